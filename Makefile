@@ -1,0 +1,73 @@
+# Everything a developer does. Nothing but Go is needed; targets that need more
+# fetch it into .cache or fail with what is missing.
+SHELL       := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+CACHE    := $(CURDIR)/.cache
+GO       ?= go
+VERSION  ?= $(shell git describe --tags --match 'v*' --always --dirty 2>/dev/null || echo unknown)
+FUZZTIME ?= 10s
+BENCHTIME ?= 1x
+
+GOLANGCI_VERSION := v2.15.0
+DYNOXIDE_VERSION := 1.2.1
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build bin/tidegate
+	$(GO) build -trimpath -ldflags '-X main.revision=$(VERSION)' -o bin/tidegate ./cmd/tidegate
+
+.PHONY: run
+run: build ## start the whole system on embedded back ends
+	@exec bin/tidegate up
+
+.PHONY: test
+test: ## run all tests, with the race detector
+	$(GO) test -race -shuffle=on -timeout 15m ./...
+
+.PHONY: check
+check: lint ## lint, go vet, and that go.mod is tidy
+	$(GO) vet ./...
+	$(GO) mod tidy -diff
+	$(GO) mod verify
+
+.PHONY: lint
+lint: $(CACHE)/bin/golangci-lint-$(GOLANGCI_VERSION) ## run golangci-lint
+	$< run ./...
+
+$(CACHE)/bin/golangci-lint-$(GOLANGCI_VERSION):
+	mkdir -p $(@D)
+	GOBIN=$(@D) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	mv $(@D)/golangci-lint $@
+
+.PHONY: bench
+bench: ## measure speed, memory and cost, as ratios taken in one run
+	$(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 20m ./test/bench
+	$(GO) test -run '^$$' -bench . -benchtime 0.5s ./pkg/... ./internal/...
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for FUZZTIME (10s)
+	@for package in $$($(GO) list ./...); do \
+		for target in $$($(GO) test -list '^Fuzz' $$package | grep '^Fuzz' || true); do \
+			echo "== $$package $$target"; \
+			$(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$package; \
+		done; \
+	done
+
+.PHONY: test-dynoxide
+test-dynoxide: ## run the store's and admission's suites against another engine, dynoxide
+	DYNOXIDE=$$(scripts/get-dynoxide $(DYNOXIDE_VERSION) $(CACHE)/dynoxide) \
+		$(GO) test -count=1 -tags dynoxide -run 'TestDynoxide' ./services/admission
+
+.PHONY: test-dynamodb-local
+test-dynamodb-local: ## the same against DynamoDB Local; its licence wants an AWS account: read scripts/get-dynamodb-local
+	DYNAMODB_LOCAL=$$(scripts/get-dynamodb-local $(CACHE)/dynamodb-local) \
+		$(GO) test -count=1 -tags dynamodblocal -run 'TestDynamoDBLocal' ./services/admission
+
+.PHONY: clean
+clean: ## remove what was built and fetched
+	rm -rf bin $(CACHE)
