@@ -1,0 +1,2 @@
+// Package bucket is the arithmetic of token buckets.
+package bucket

@@ -1,0 +1,122 @@
+package bucket
+
+import (
+	"cmp"
+	"slices"
+	"sort"
+)
+
+// ShardDrawn is a shard and its drawn count of one limit.
+type ShardDrawn struct {
+	Shard
+	Drawn int64 // millitokens
+}
+
+// Pool is one limit over all shards of a bucket.
+type Pool struct {
+	Limit  Limit
+	Shards []ShardDrawn
+}
+
+func (p Pool) balance(i int, now Instant) int64 {
+	s := &p.Shards[i]
+	return p.Limit.Window(s.Shard, now).Balance(s.Drawn)
+}
+
+// Available is what the bucket holds, in millitokens: the balances above zero
+// together, or, where there is none, the debt of all.
+func (p Pool) Available(now Instant) int64 {
+	var held, debt int64
+	solvent := false
+	for i := range p.Shards {
+		if b := p.balance(i, now); b >= 0 {
+			held, solvent = held+b, true
+		} else {
+			debt += b
+		}
+	}
+	if solvent {
+		return held
+	}
+	return debt
+}
+
+// Holds reports whether the bucket holds a cost: of 0, whether some shard is
+// not in debt.
+func (p Pool) Holds(cost int64, now Instant) bool {
+	available := p.Available(now)
+	return available >= cost && available >= 0
+}
+
+// RetryAfter is the smallest number of whole milliseconds after which the
+// bucket holds the cost, 0 where it does now; ok is false where it never will,
+// because the cost is above the capacity.
+func (p Pool) RetryAfter(cost int64, now Instant) (ms int64, ok bool) {
+	if cost > p.Limit.Capacity {
+		return 0, false
+	}
+	if len(p.Shards) == 1 && p.Shards[0].Count == 1 {
+		return max(0, int64(p.Limit.reached(p.Shards[0].Drawn+cost)-now)), true
+	}
+	span := p.fullAt(now) - now
+	wait := sort.Search(int(span), func(ms int) bool { return p.Holds(cost, now+Instant(ms)) })
+	return int64(wait), true
+}
+
+// fullAt is a moment by which every shard is full.
+func (p Pool) fullAt(now Instant) Instant {
+	latest := now
+	for i := range p.Shards {
+		s := &p.Shards[i]
+		need := s.Drawn + s.Share(p.Limit.Capacity) // of the shard's refill count
+		latest = max(latest, p.Limit.reached(need*int64(s.Count)-int64(s.Index)))
+	}
+	return latest
+}
+
+// Take is what is taken from one shard.
+type Take struct {
+	Index  int // of Pool.Shards
+	Amount int64
+}
+
+// Gather takes a cost from several shards by levelling: the fullest give first,
+// so that what is left is as even as can be. ok is false where the bucket does
+// not hold the cost.
+func (p Pool) Gather(cost int64, now Instant) (takes []Take, ok bool) {
+	if !p.Holds(cost, now) {
+		return nil, false
+	}
+	type part struct {
+		index   int
+		balance int64
+	}
+	parts := make([]part, 0, len(p.Shards))
+	for i := range p.Shards {
+		if b := p.balance(i, now); b > 0 {
+			parts = append(parts, part{i, b})
+		}
+	}
+	slices.SortStableFunc(parts, func(a, b part) int { return cmp.Compare(b.balance, a.balance) })
+	// Level the n fullest down to the next one until they hold the cost.
+	var sum int64
+	for n := 1; n <= len(parts); n++ {
+		sum += parts[n-1].balance
+		next := int64(0)
+		if n < len(parts) {
+			next = parts[n].balance
+		}
+		if sum-int64(n)*next < cost {
+			continue
+		}
+		left := sum - cost // stays on the n shards, evenly
+		for i := range n {
+			keep := (left + int64(i)) / int64(n)
+			if take := parts[i].balance - keep; take > 0 {
+				takes = append(takes, Take{parts[i].index, take})
+			}
+		}
+		return takes, true
+	}
+	return takes, true // a cost of 0
+}

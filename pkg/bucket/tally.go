@@ -1,0 +1,103 @@
+package bucket
+
+// Tally applies operations, in order, to one limit's known drawn count and
+// composes them into one Change. For every drawn count the Change holds for,
+// applying it equals applying the operations one after another, each under its
+// own condition of DESIGN §4.
+type Tally struct {
+	window   Window
+	known    int64 // the drawn count before all operations
+	change   Change
+	consumed int64
+}
+
+// NewTally starts from a known drawn count.
+func NewTally(w Window, drawn int64) Tally {
+	return Tally{window: w, known: drawn, change: unbounded()}
+}
+
+// drawn is the count after the operations so far.
+func (t *Tally) drawn() int64 { return t.change.Apply(t.known) }
+
+// Balance is the balance after the operations so far, in millitokens.
+func (t *Tally) Balance() int64 { return t.window.Balance(t.drawn()) }
+
+// Spend takes cost millitokens, 0 included, if the balance holds them; a limit
+// in debt refuses even 0. Refused, it changes nothing.
+func (t *Tally) Spend(cost int64) bool {
+	if t.Balance() < cost {
+		return false
+	}
+	if cost == 0 {
+		t.atMost(t.window.Refilled)
+		return true
+	}
+	t.take(cost, t.window.Refilled-cost)
+	return true
+}
+
+// Debit takes k millitokens whatever the balance is; the debt saturates at
+// MaxDebt. All of k counts as consumed.
+func (t *Tally) Debit(k int64) {
+	deepest := t.window.Refilled + MaxDebt
+	if t.drawn() > deepest-k {
+		t.atLeast(deepest - k + 1)
+		t.set(deepest)
+		t.consumed += k
+		return
+	}
+	t.take(k, deepest-k)
+}
+
+// Credit gives k millitokens back. The capacity applies when the balance is read.
+func (t *Tally) Credit(k int64) {
+	t.change.Amount -= k
+	t.consumed -= k
+}
+
+// CapDebt makes the change right only where it leaves at most debt millitokens
+// of debt. It reports false, and changes nothing, where the known count is
+// beyond that.
+func (t *Tally) CapDebt(debt int64) bool {
+	most := t.window.Refilled + debt
+	if t.drawn() > most {
+		return false
+	}
+	t.atMost(most)
+	return true
+}
+
+// Change is the composed change.
+func (t *Tally) Change() Change { return t.change }
+
+// Consumed is the net change of the consumption counter, in millitokens.
+func (t *Tally) Consumed() int64 { return t.consumed }
+
+// take adds k to a busy count of at most highest; an idle count is set to k
+// above full, because what overflowed counts as drawn.
+func (t *Tally) take(k, highest int64) {
+	t.consumed += k
+	if t.window.Idle(t.drawn()) {
+		t.atMost(t.window.Full() - 1)
+		t.set(t.window.Full() + k)
+		return
+	}
+	t.atLeast(t.window.Full())
+	t.atMost(highest)
+	t.change.Amount += k
+}
+
+func (t *Tally) set(drawn int64) { t.change.Set, t.change.Amount = true, drawn }
+
+// atMost and atLeast bound the count as it is now; once it was set, it is known.
+func (t *Tally) atMost(drawn int64) {
+	if !t.change.Set {
+		t.change.Max = min(t.change.Max, drawn-t.change.Amount)
+	}
+}
+
+func (t *Tally) atLeast(drawn int64) {
+	if !t.change.Set {
+		t.change.Min = max(t.change.Min, drawn-t.change.Amount)
+	}
+}
