@@ -1,0 +1,34 @@
+package api
+
+// Amount is a number of whole tokens of one limit.
+type Amount struct {
+	Name   string
+	Tokens int64
+}
+
+// Amounts maps limits to tokens: {"rpm":1,"tpm":500} on the wire. No name
+// stands in it twice. It is a slice and not a map, because decoding one is the
+// hot path: a slice of the few limits of a request is a single allocation.
+type Amounts []Amount
+
+// Get is the amount of a limit; ok is false, and the amount 0, if it is not
+// named.
+func (a Amounts) Get(limit string) (tokens int64, ok bool) {
+	for i := range a {
+		if a[i].Name == limit {
+			return a[i].Tokens, true
+		}
+	}
+	return 0, false
+}
+
+// Positive are the amounts above 0.
+func (a Amounts) Positive() Amounts {
+	var above Amounts
+	for _, amount := range a {
+		if amount.Tokens > 0 {
+			above = append(above, amount)
+		}
+	}
+	return above
+}

@@ -1,0 +1,122 @@
+package api
+
+// DecodeLimitsSet reads the request of VerbLimitsSet.
+func DecodeLimitsSet(payload []byte) (LimitsSetRequest, error) {
+	var q LimitsSetRequest
+	err := decode(payload, func(r *reader, name string) (err error) {
+		switch name {
+		case "limits":
+			q.Limits, err = r.limits()
+		case "on_unavailable":
+			q.OnUnavailable, err = r.policy()
+		default:
+			return r.target(&q.LimitsTarget, name, "system, entity, resource, limits, on_unavailable")
+		}
+		return err
+	})
+	if err == nil {
+		err = q.LimitsTarget.Check()
+	}
+	if err == nil && q.Limits == nil {
+		err = missing("limits")
+	}
+	if err != nil {
+		return LimitsSetRequest{}, err
+	}
+	return q, nil
+}
+
+// DecodeLimitsGet reads the request of VerbLimitsGet.
+func DecodeLimitsGet(payload []byte) (LimitsGetRequest, error) {
+	t, err := decodeTarget(payload)
+	return LimitsGetRequest{t}, err
+}
+
+// DecodeLimitsDelete reads the request of VerbLimitsDelete.
+func DecodeLimitsDelete(payload []byte) (LimitsDeleteRequest, error) {
+	t, err := decodeTarget(payload)
+	return LimitsDeleteRequest{t}, err
+}
+
+// DecodeConfigChange reads the payload of a broadcast on ConfigSubject.
+func DecodeConfigChange(payload []byte) (LimitsTarget, error) { return decodeTarget(payload) }
+
+func decodeTarget(payload []byte) (LimitsTarget, error) {
+	var t LimitsTarget
+	err := decode(payload, func(r *reader, name string) error {
+		return r.target(&t, name, "system, entity, resource")
+	})
+	if err == nil {
+		err = t.Check()
+	}
+	if err != nil {
+		return LimitsTarget{}, err
+	}
+	return t, nil
+}
+
+// DecodeLimitsList reads the request of VerbLimitsList. An absent limit becomes
+// DefaultPage.
+func DecodeLimitsList(payload []byte) (LimitsListRequest, error) {
+	q := LimitsListRequest{Limit: DefaultPage}
+	err := decode(payload, func(r *reader, name string) (err error) {
+		switch name {
+		case "cursor":
+			q.Cursor, err = r.str()
+		case "limit":
+			q.Limit, err = r.integer(CodeInvalidAmount, 1, MaxPage)
+		default:
+			return r.target(&q.LimitsTarget, name, "system, entity, resource, cursor, limit")
+		}
+		return err
+	})
+	if err == nil && q.LimitsTarget != (LimitsTarget{}) {
+		err = q.LimitsTarget.Check()
+	}
+	if err != nil {
+		return LimitsListRequest{}, err
+	}
+	return q, nil
+}
+
+// DecodeLimitsResolve reads the request of VerbLimitsResolve.
+func DecodeLimitsResolve(payload []byte) (LimitsResolveRequest, error) {
+	var q LimitsResolveRequest
+	err := decode(payload, func(r *reader, name string) (err error) {
+		switch name {
+		case "entity":
+			q.Entity, err = r.entity()
+		case "resource":
+			q.Resource, err = r.resource()
+		default:
+			return unknown("entity, resource")
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+	case q.Entity == "":
+		err = missing("entity")
+	case q.Resource == "":
+		err = missing("resource")
+	}
+	if err != nil {
+		return LimitsResolveRequest{}, err
+	}
+	return q, nil
+}
+
+// target reads one field of a target, or refuses a name that is none of known.
+func (r *reader) target(t *LimitsTarget, name, known string) (err error) {
+	switch name {
+	case "system":
+		t.System, err = r.boolean()
+	case "entity":
+		t.Entity, err = r.entity()
+	case "resource":
+		t.Resource, err = r.resource()
+	default:
+		return unknown(known)
+	}
+	return err
+}

@@ -1,0 +1,76 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"unicode/utf8"
+)
+
+// Error is a refused or failed request. It is the JSON body of an error reply;
+// the headers [HeaderErrorCode] and [HeaderError] carry its status and message.
+type Error struct {
+	Code Code `json:"code"`
+	// Field is the path of what is wrong in the request, such as "consume.tpm"
+	// or "limits[1].capacity"; empty when it is not one field.
+	Field string `json:"field,omitempty"`
+	// Message is one line for people. Nothing may match its text.
+	Message string `json:"message"`
+}
+
+// Errorf makes an Error. An empty field says that no single field is at fault.
+func Errorf(code Code, field, format string, args ...any) *Error {
+	return &Error{Code: code, Field: field, Message: fmt.Sprintf(format, args...)}
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	if e.Field == "" {
+		return string(e.Code) + ": " + e.Message
+	}
+	return string(e.Code) + ": " + e.Field + ": " + e.Message
+}
+
+// Status is the error's status for the header [HeaderErrorCode].
+func (e *Error) Status() int { return e.Code.Status() }
+
+// JSON is the body of the error's reply.
+func (e *Error) JSON() []byte {
+	body, err := json.Marshal(e)
+	if err != nil {
+		panic("three strings always have a JSON form: " + err.Error())
+	}
+	return body
+}
+
+// DecodeError reads the body of an error reply. A body that is no Error, as
+// from a proxy or from another service, gives one with the code internal.
+func DecodeError(body []byte) *Error {
+	var e Error
+	if err := json.Unmarshal(body, &e); err != nil || e.Code == "" {
+		return Errorf(CodeInternal, "", "the error reply is not Tidegate's: %s", shown(string(body)))
+	}
+	return &e
+}
+
+// maxShown is how many characters of a refused value an error shows.
+const maxShown = 50
+
+// cut is at most maxShown characters of a refused value.
+func cut(value string) string {
+	n := 0
+	for i := range value {
+		if n++; n > maxShown {
+			return value[:i]
+		}
+	}
+	return value
+}
+
+// shown quotes a refused value, cut, as it stands in a message.
+func shown(value string) string {
+	short := cut(value)
+	if len(short) < len(value) {
+		return fmt.Sprintf("%q… (%d characters)", short, utf8.RuneCountInString(value))
+	}
+	return fmt.Sprintf("%q", value)
+}

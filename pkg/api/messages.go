@@ -1,0 +1,114 @@
+package api
+
+// Policy says what happens to an acquire when the store cannot be reached.
+type Policy string
+
+// The policies. The empty one asks the next level: request, entity, resource,
+// system, and in the end PolicyBlock.
+const (
+	PolicyBlock Policy = "block" // refuse with the code unavailable
+	PolicyAllow Policy = "allow" // admit, degraded
+)
+
+// Limit is one limit of a bucket: it holds at most Capacity tokens and regains
+// RefillAmount of them, evenly, in each RefillPeriodSeconds.
+type Limit struct {
+	Name                string `json:"name"`
+	Capacity            int64  `json:"capacity"`
+	RefillAmount        int64  `json:"refill_amount"`
+	RefillPeriodSeconds int64  `json:"refill_period_seconds"`
+}
+
+// LimitStatus is how one limit of one bucket stands, in whole tokens.
+type LimitStatus struct {
+	Entity string `json:"entity"`
+	// Resource is only given where the request names none.
+	Resource string `json:"resource,omitempty"`
+	Name     string `json:"name"`
+	Capacity int64  `json:"capacity"`
+	// Requested is what the request spends of the limit.
+	Requested int64 `json:"requested"`
+	// Available is the balance over all shards after the request's own spend,
+	// rounded down; negative is debt.
+	Available int64 `json:"available"`
+	// Exceeded: this limit refuses the request.
+	Exceeded bool `json:"exceeded,omitempty"`
+	// RetryAfterMs is when this limit alone would let the request pass: in so
+	// many whole milliseconds (1 or more), −1 with Never, 0 if not Exceeded.
+	RetryAfterMs int64 `json:"retry_after_ms,omitempty"`
+	// Never: the request asks for more than the limit's capacity.
+	Never bool `json:"never,omitempty"`
+}
+
+// AcquireRequest asks to spend from several limits at once, all or none.
+type AcquireRequest struct {
+	Entity   string  `json:"entity"`
+	Resource string  `json:"resource"`
+	Consume  Amounts `json:"consume"`
+	// OnUnavailable overrules the stored policies; empty: they hold.
+	OnUnavailable Policy `json:"on_unavailable,omitempty"`
+	// Limits replace the stored ones for this request. Only VerbAcquireOverride
+	// takes them, and needs them.
+	Limits []Limit `json:"limits,omitempty"`
+}
+
+// AcquireReply answers an acquire. A denial is a reply, not an error.
+type AcquireReply struct {
+	Allowed bool `json:"allowed"`
+	// Lease is the token with which what was spent can be adjusted or given
+	// back. Every admitted reply carries one; it is empty with Degraded.
+	Lease string `json:"lease"`
+	// Degraded: the store could not be reached and the policy was to allow, so
+	// nothing is known to be spent.
+	Degraded bool `json:"degraded,omitempty"`
+	// RetryAfterMs, of a denial: the same request alone passes in so many whole
+	// milliseconds (1 or more); −1 with Never. 0 otherwise.
+	RetryAfterMs int64 `json:"retry_after_ms,omitempty"`
+	// Never: the request can never pass, as it costs more than a capacity.
+	Never bool `json:"never,omitempty"`
+	// Limits are all limits of all levels; empty with Degraded.
+	Limits []LimitStatus `json:"limits"`
+}
+
+// AdjustRequest corrects what a lease spent: positive deltas spend more,
+// negative ones give back. An empty Lease, as degraded replies carry it, is
+// answered and does nothing.
+type AdjustRequest struct {
+	Lease  string  `json:"lease"`
+	Deltas Amounts `json:"deltas"`
+}
+
+// AdjustReply carries the token that replaces the request's.
+type AdjustReply struct {
+	Lease  string        `json:"lease"`
+	Limits []LimitStatus `json:"limits"`
+}
+
+// ReleaseRequest gives back all that a lease holds.
+type ReleaseRequest struct {
+	Lease string `json:"lease"`
+}
+
+// ReleaseReply confirms a release.
+type ReleaseReply struct {
+	Released bool `json:"released"`
+}
+
+// StatusRequest asks how the limits of an entity stand, spending nothing.
+type StatusRequest struct {
+	Entity string `json:"entity"`
+	// Resource, if empty, asks for all the entity's buckets.
+	Resource string `json:"resource,omitempty"`
+	// Consume, if any, asks whether an acquire of so much would pass now. It
+	// needs a resource.
+	Consume Amounts `json:"consume,omitempty"`
+}
+
+// StatusReply answers a status request. Allowed, RetryAfterMs and Never are as
+// in AcquireReply and given only for a request with Consume.
+type StatusReply struct {
+	Allowed      *bool         `json:"allowed,omitempty"`
+	RetryAfterMs int64         `json:"retry_after_ms,omitempty"`
+	Never        bool          `json:"never,omitempty"`
+	Limits       []LimitStatus `json:"limits"`
+}

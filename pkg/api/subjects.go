@@ -1,0 +1,149 @@
+package api
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Verb is what is asked for: the end of a request's subject.
+type Verb string
+
+// The verbs that services answer.
+const (
+	VerbAcquire         Verb = "acquire"
+	VerbAcquireOverride Verb = "acquire.override" // an acquire that brings its own limits
+	VerbAdjust          Verb = "adjust"
+	VerbRelease         Verb = "release"
+	VerbStatus          Verb = "status"
+	VerbLimitsSet       Verb = "admin.limits.set"
+	VerbLimitsGet       Verb = "admin.limits.get"
+	VerbLimitsDelete    Verb = "admin.limits.delete"
+	VerbLimitsList      Verb = "admin.limits.list"
+	VerbLimitsResolve   Verb = "admin.limits.resolve"
+)
+
+// Verbs lists all verbs.
+func Verbs() []Verb {
+	return []Verb{
+		VerbAcquire, VerbAcquireOverride, VerbAdjust, VerbRelease, VerbStatus,
+		VerbLimitsSet, VerbLimitsGet, VerbLimitsDelete, VerbLimitsList, VerbLimitsResolve,
+	}
+}
+
+// How requests find the service that answers them.
+const (
+	// ServiceName is the name under which admission registers as a NATS micro
+	// service, and QueueGroup the group in which its nodes share the requests.
+	ServiceName = "tidegate-admission"
+	QueueGroup  = "tidegate-admission"
+
+	// SubjectAll matches every request of every namespace.
+	SubjectAll = subjectPrefix + ">"
+
+	// ConfigSubjectAll matches every broadcast of a changed config.
+	ConfigSubjectAll = configPrefix + ">"
+
+	subjectPrefix = "tidegate.v1."
+	configPrefix  = "tidegate.config.v1."
+)
+
+// Headers of requests and replies.
+const (
+	// HeaderTimeout says how many whole milliseconds the caller waits, counted
+	// from when the request is received.
+	HeaderTimeout = "Tidegate-Timeout-Ms"
+	// HeaderErrorCode (the status of the code) and HeaderError (its message)
+	// mark a reply as an error. They are those of NATS micro services.
+	HeaderErrorCode = "Nats-Service-Error-Code"
+	HeaderError     = "Nats-Service-Error"
+)
+
+// Bounds of requests.
+const (
+	// MaxPayload is the largest request, in bytes.
+	MaxPayload = 64 << 10
+	// MaxLimits is how many limits one bucket can have.
+	MaxLimits = 16
+	// MaxAmount is the largest amount or capacity, in tokens.
+	MaxAmount = 1 << 40
+	// MaxRate is the fastest refill, in tokens per second.
+	MaxRate = 2_000_000
+	// MaxPeriodSeconds is the longest refill period: ten years of 365 days.
+	MaxPeriodSeconds = 3650 * 86400
+
+	// DefaultTimeout holds for requests without HeaderTimeout.
+	DefaultTimeout = 2 * time.Second
+	// MaxTimeout is the longest that a node works on a request; callers may
+	// announce more.
+	MaxTimeout = time.Minute
+
+	// DefaultNamespace exists from the start.
+	DefaultNamespace = "default"
+	// DefaultPage and MaxPage bound the entries of one page of a list.
+	DefaultPage = 100
+	MaxPage     = 1000
+)
+
+// Subject is where requests of a verb in a namespace (its name, or "*" to
+// subscribe to all) are sent.
+func Subject(namespace string, verb Verb) string {
+	return subjectPrefix + namespace + "." + string(verb)
+}
+
+// ParseSubject takes a request's subject apart. It says nothing on whether the
+// namespace is well-formed or the verb exists; ok is false if there are no two
+// such parts.
+func ParseSubject(subject string) (namespace string, verb Verb, ok bool) {
+	rest, ok := strings.CutPrefix(subject, subjectPrefix)
+	if !ok {
+		return "", "", false
+	}
+	namespace, name, ok := strings.Cut(rest, ".")
+	if !ok || namespace == "" || name == "" {
+		return "", "", false
+	}
+	return namespace, Verb(name), true
+}
+
+// ConfigSubject is where a change of a namespace's config is broadcast, over
+// core NATS, so that every node drops what it remembers. The payload is the
+// [LimitsTarget] that changed.
+func ConfigSubject(namespace string) string { return configPrefix + namespace }
+
+// ParseConfigSubject is the namespace of a config broadcast.
+func ParseConfigSubject(subject string) (namespace string, ok bool) {
+	namespace, ok = strings.CutPrefix(subject, configPrefix)
+	return namespace, ok && namespace != ""
+}
+
+// InboxPrefix is where replies to a namespace's clients go; permissions keep
+// tenants out of each other's.
+func InboxPrefix(namespace string) string { return "_INBOX_" + namespace }
+
+// FormatTimeout is the value of HeaderTimeout for a wait, rounded down to whole
+// milliseconds but never below 1.
+func FormatTimeout(wait time.Duration) string {
+	return strconv.FormatInt(max(1, wait.Milliseconds()), 10)
+}
+
+// ParseTimeout reads HeaderTimeout. An absent (empty) value is DefaultTimeout,
+// one above MaxTimeout counts as MaxTimeout.
+func ParseTimeout(value string) (time.Duration, error) {
+	if value == "" {
+		return DefaultTimeout, nil
+	}
+	for i := range len(value) {
+		if value[i] < '0' || value[i] > '9' {
+			return 0, Errorf(CodeInvalidTimeout, HeaderTimeout, "%s is no whole number of milliseconds", shown(value))
+		}
+	}
+	ms, err := strconv.ParseInt(value, 10, 64)
+	switch {
+	case err != nil: // digits only, so it is out of range
+		return MaxTimeout, nil
+	case ms == 0:
+		return 0, Errorf(CodeInvalidTimeout, HeaderTimeout, "0 leaves no time to answer; leave the header out for %v", DefaultTimeout)
+	}
+	return time.Duration(min(ms, MaxTimeout.Milliseconds())) * time.Millisecond, nil
+}

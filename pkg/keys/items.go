@@ -1,0 +1,242 @@
+package keys
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Entity is who is limited: an API key, a user, a project.
+type Entity struct{ Namespace, ID string }
+
+// Key is the entity's own item, beside its configs and usage snapshots.
+func (e Entity) Key() Key { return Key{entityPK(e.Namespace, e.ID), "#META"} }
+
+// Indexes of an entity without a parent.
+func (e Entity) Indexes() Indexes {
+	return Indexes{GSI4: everything(e.Namespace, e.Key(), "ENTITY#"+e.ID)}
+}
+
+// IndexesUnder are the Indexes of an entity that has a parent.
+func (e Entity) IndexesUnder(parent string) Indexes {
+	in := e.Indexes()
+	in.GSI1 = &Key{parentPK(e.Namespace, parent), "CHILD#" + e.ID}
+	return in
+}
+
+// Valid implements Item.
+func (e Entity) Valid() bool { return ValidNamespaceID(e.Namespace) && validPart(e.ID) }
+
+// Bucket is one shard of the bucket of an entity and a resource.
+type Bucket struct {
+	Namespace, Entity, Resource string
+	Shard                       int
+}
+
+// Key is the shard's item. Every shard is a partition of its own.
+func (b Bucket) Key() Key {
+	return Key{b.Namespace + "/BUCKET#" + b.Entity + "#" + b.Resource + "#" + strconv.Itoa(b.Shard), "#STATE"}
+}
+
+// Indexes implements Item.
+func (b Bucket) Indexes() Indexes {
+	shard := strconv.Itoa(b.Shard)
+	return Indexes{
+		GSI2: &Key{capacityPK(b.Namespace, b.Resource, spread(b.Entity)), "BUCKET#" + b.Entity + "#" + shard},
+		GSI3: &Key{entityPK(b.Namespace, b.Entity), "BUCKET#" + b.Resource + "#" + shard},
+		GSI4: everything(b.Namespace, b.Key(), "BUCKET#"+b.Entity+"#"+b.Resource+"#"+shard),
+	}
+}
+
+// Valid implements Item.
+func (b Bucket) Valid() bool {
+	return ValidNamespaceID(b.Namespace) && validPart(b.Entity) && validPart(b.Resource) && b.Shard >= 0
+}
+
+// EntityConfig holds an entity's limits for one resource, or with
+// DefaultResource those for all resources without a config of their own.
+type EntityConfig struct{ Namespace, Entity, Resource string }
+
+// Key implements Item.
+func (c EntityConfig) Key() Key {
+	return Key{entityPK(c.Namespace, c.Entity), "#CONFIG#" + c.Resource}
+}
+
+// Indexes implements Item.
+func (c EntityConfig) Indexes() Indexes {
+	return Indexes{
+		GSI3: &Key{c.Namespace + "/ENTITY_CONFIG#" + c.Resource, c.Entity},
+		GSI4: everything(c.Namespace, c.Key(), "CONFIG#ENTITY#"+c.Entity+"#"+c.Resource),
+	}
+}
+
+// Valid implements Item.
+func (c EntityConfig) Valid() bool {
+	return ValidNamespaceID(c.Namespace) && validPart(c.Entity) && validPart(c.Resource)
+}
+
+// ResourceConfig holds the limits of all entities for one resource.
+type ResourceConfig struct{ Namespace, Resource string }
+
+// Key implements Item.
+func (c ResourceConfig) Key() Key { return Key{c.Namespace + "/RESOURCE#" + c.Resource, "#CONFIG"} }
+
+// Indexes implements Item.
+func (c ResourceConfig) Indexes() Indexes {
+	return Indexes{GSI4: everything(c.Namespace, c.Key(), "CONFIG#RESOURCE#"+c.Resource)}
+}
+
+// Valid implements Item.
+func (c ResourceConfig) Valid() bool { return ValidNamespaceID(c.Namespace) && validPart(c.Resource) }
+
+// SystemConfig holds the limits that apply where no other level has any.
+type SystemConfig struct{ Namespace string }
+
+// Key implements Item.
+func (c SystemConfig) Key() Key { return Key{systemPK(c.Namespace), "#CONFIG"} }
+
+// Indexes implements Item.
+func (c SystemConfig) Indexes() Indexes {
+	return Indexes{GSI4: everything(c.Namespace, c.Key(), "CONFIG#SYSTEM")}
+}
+
+// Valid implements Item.
+func (c SystemConfig) Valid() bool { return ValidNamespaceID(c.Namespace) }
+
+// Usage is the snapshot of what an entity used of a resource in one window,
+// such as "hourly". Start is the window's first moment in a form that sorts by
+// time. The window is in the key: hourly and daily of midnight are two items.
+type Usage struct{ Namespace, Entity, Resource, Window, Start string }
+
+// Key implements Item.
+func (u Usage) Key() Key {
+	return Key{entityPK(u.Namespace, u.Entity), "#USAGE#" + u.Resource + "#" + u.Window + "#" + u.Start}
+}
+
+// Indexes implements Item.
+func (u Usage) Indexes() Indexes {
+	sk := "USAGE#" + u.Entity + "#" + u.Resource + "#" + u.Window + "#" + u.Start
+	return Indexes{GSI4: everything(u.Namespace, u.Key(), sk)}
+}
+
+// Valid implements Item.
+func (u Usage) Valid() bool {
+	return ValidNamespaceID(u.Namespace) && validPart(u.Entity) && validPart(u.Resource) &&
+		validPart(u.Window) && validPart(u.Start)
+}
+
+// Version is the schema version of a namespace or, under Registry, of the table.
+type Version struct{ Namespace string }
+
+// Key implements Item.
+func (v Version) Key() Key { return Key{systemPK(v.Namespace), "#VERSION"} }
+
+// Indexes implements Item.
+func (v Version) Indexes() Indexes { return listed(v.Namespace, v.Key(), "VERSION") }
+
+// Valid implements Item.
+func (v Version) Valid() bool { return validNamespace(v.Namespace) }
+
+// Audit is one audit event. ID is the entity it is about, or [AuditSystem], or
+// [AuditResource] of a resource. AtMs is when, in Unix milliseconds; Sequence
+// tells the events of one namespace apart and puts them in order.
+type Audit struct {
+	Namespace, ID  string
+	AtMs, Sequence int64
+}
+
+// AuditResource is the audit id of changes to a resource's level.
+func AuditResource(resource string) string { return "$RESOURCE:" + resource }
+
+// Times of audit keys have a fixed width, so that they sort by time.
+const (
+	auditTime  = "2006-01-02T15:04:05.000Z"
+	maxAuditMs = 253402300799999 // the end of the year 9999
+)
+
+// Key implements Item.
+func (a Audit) Key() Key {
+	return Key{auditPK(a.Namespace, a.ID), "#AUDIT#" + a.moment()}
+}
+
+// Indexes implements Item.
+func (a Audit) Indexes() Indexes {
+	return listed(a.Namespace, a.Key(), "AUDIT#"+a.ID+"#"+a.moment())
+}
+
+// Valid implements Item.
+func (a Audit) Valid() bool {
+	return validNamespace(a.Namespace) && validPart(a.ID) &&
+		a.AtMs >= 0 && a.AtMs <= maxAuditMs && a.Sequence >= 0
+}
+
+func (a Audit) moment() string {
+	return time.UnixMilli(a.AtMs).UTC().Format(auditTime) + "#" + fmt.Sprintf("%019d", a.Sequence)
+}
+
+// AuditSeq is the counter that numbers the audit events of a namespace.
+type AuditSeq struct{ Namespace string }
+
+// Key implements Item.
+func (s AuditSeq) Key() Key { return Key{systemPK(s.Namespace), "#AUDIT_SEQ"} }
+
+// Indexes implements Item.
+func (s AuditSeq) Indexes() Indexes { return listed(s.Namespace, s.Key(), "AUDIT_SEQ") }
+
+// Valid implements Item.
+func (s AuditSeq) Valid() bool { return validNamespace(s.Namespace) }
+
+// LeaseKey is a key that signs leases. It is in no index, and no event
+// carries it.
+type LeaseKey struct{ ID string }
+
+// Key implements Item.
+func (l LeaseKey) Key() Key { return Key{systemPK(Registry), "#LEASE_KEY#" + l.ID} }
+
+// Indexes implements Item.
+func (LeaseKey) Indexes() Indexes { return Indexes{} }
+
+// Valid implements Item.
+func (l LeaseKey) Valid() bool { return validPart(l.ID) }
+
+// NamespaceName is the registry's item that gives the id of a named namespace.
+type NamespaceName struct{ Name string }
+
+// Key implements Item.
+func (n NamespaceName) Key() Key { return Key{systemPK(Registry), "#NAMESPACE#" + n.Name} }
+
+// Indexes implements Item.
+func (NamespaceName) Indexes() Indexes { return Indexes{} }
+
+// Valid implements Item.
+func (n NamespaceName) Valid() bool { return validPart(n.Name) }
+
+// NamespaceID is the registry's item that gives the name of a namespace's id.
+type NamespaceID struct{ ID string }
+
+// Key implements Item.
+func (n NamespaceID) Key() Key { return Key{systemPK(Registry), "#NSID#" + n.ID} }
+
+// Indexes implements Item.
+func (NamespaceID) Indexes() Indexes { return Indexes{} }
+
+// Valid implements Item.
+func (n NamespaceID) Valid() bool { return ValidNamespaceID(n.ID) }
+
+func entityPK(namespace, id string) string     { return namespace + "/ENTITY#" + id }
+func parentPK(namespace, parent string) string { return namespace + "/PARENT#" + parent }
+func auditPK(namespace, id string) string      { return namespace + "/AUDIT#" + id }
+func systemPK(namespace string) string         { return namespace + "/SYSTEM#" }
+
+func capacityPK(namespace, resource, part string) string {
+	return namespace + "/RESOURCE#" + resource + "#" + part
+}
+
+// listed is GSI4 alone, which never lists what the registry holds: it cannot
+// be purged.
+func listed(namespace string, table Key, sk string) Indexes {
+	if namespace == Registry {
+		return Indexes{}
+	}
+	return Indexes{GSI4: everything(namespace, table, sk)}
+}

@@ -1,0 +1,139 @@
+package keys
+
+import (
+	"encoding/base64"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+)
+
+const (
+	// Registry is the namespace of what belongs to no tenant.
+	Registry = "_"
+
+	// DefaultResource is the resource name under which an entity's config for
+	// all its resources is stored. Users cannot type it: a resource starts with
+	// a letter.
+	DefaultResource = "_default_"
+
+	// AuditSystem is the audit id of changes to a namespace's system level.
+	AuditSystem = "$SYSTEM"
+
+	// Spread is over how many partitions of GSI2 and GSI4 items are laid.
+	Spread = 16
+)
+
+const (
+	maxPart     = 256 // bytes; the longest identifier that the edge lets in
+	namespaceID = 11  // characters: 8 bytes in base64 without padding
+)
+
+// Key is the primary key of an item, or of its row in one index.
+type Key struct{ PK, SK string }
+
+// Indexes holds the keys of an item in the indexes. Nil: the index does not
+// list the item.
+type Indexes struct{ GSI1, GSI2, GSI3, GSI4 *Key }
+
+// Item is one of the kinds of item below, and nothing else.
+type Item interface {
+	// Key is where the item is. It is meaningful only if the item is valid.
+	Key() Key
+	// Indexes says which indexes list the item, and under which keys.
+	Indexes() Indexes
+	// Valid says whether every part of the item may stand in a key.
+	Valid() bool
+}
+
+// NewNamespaceID makes the id of a new namespace from 8 random bytes of r.
+func NewNamespaceID(r io.Reader) (string, error) {
+	var b [8]byte
+	if _, err := io.ReadFull(r, b[:]); err != nil {
+		return "", fmt.Errorf("make a namespace id: %w", err)
+	}
+	return base64.RawURLEncoding.EncodeToString(b[:]), nil
+}
+
+// ValidNamespaceID says whether id is one that NewNamespaceID can make. The
+// registry's is not.
+func ValidNamespaceID(id string) bool {
+	if len(id) != namespaceID {
+		return false
+	}
+	for i := range namespaceID {
+		if sextet(id[i]) < 0 {
+			return false
+		}
+	}
+	// 11 characters carry 66 bits, of which an id has 64: the last two are zero.
+	return sextet(id[namespaceID-1])&0b11 == 0
+}
+
+// sextet is the value of a character of URL-safe base64, −1 for any other.
+func sextet(c byte) int {
+	switch {
+	case 'A' <= c && c <= 'Z':
+		return int(c - 'A')
+	case 'a' <= c && c <= 'z':
+		return int(c-'a') + 26
+	case '0' <= c && c <= '9':
+		return int(c-'0') + 52
+	case c == '-':
+		return 62
+	case c == '_':
+		return 63
+	}
+	return -1
+}
+
+// validNamespace is ValidNamespaceID, the registry included.
+func validNamespace(id string) bool { return id == Registry || ValidNamespaceID(id) }
+
+// validPart says whether s may stand between the separators of a key: printable
+// ASCII without space and '#', neither empty nor over-long.
+func validPart(s string) bool {
+	if s == "" || len(s) > maxPart {
+		return false
+	}
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] > '~' || s[i] == '#' {
+			return false
+		}
+	}
+	return true
+}
+
+// spread is the index partition of s: 64-bit FNV-1a mod Spread, as text.
+// hash/fnv gives the same, through an allocation.
+func spread(s string) string {
+	const offset, prime = 14695981039346656037, 1099511628211
+	h := uint64(offset)
+	for i := range len(s) {
+		h = (h ^ uint64(s[i])) * prime
+	}
+	return strconv.FormatUint(h%Spread, 10)
+}
+
+// everything is the GSI4 key of an item: its place among all that the namespace
+// holds, the kind first, so that a purge or a listing can ask for one kind.
+func everything(namespace string, table Key, sk string) *Key {
+	return &Key{PK: namespace + "#" + spread(table.PK), SK: sk}
+}
+
+// OverrideResource names the bucket of requests that bring their own limits
+// for a resource; fingerprint is that of those limits. A user cannot type the
+// name, because no resource contains '~'.
+func OverrideResource(resource, fingerprint string) string {
+	return resource + "~" + fingerprint
+}
+
+// ParseOverride takes the name of an override bucket apart; ok is false for any
+// other resource.
+func ParseOverride(name string) (resource, fingerprint string, ok bool) {
+	resource, fingerprint, ok = strings.Cut(name, "~")
+	if !ok || resource == "" || fingerprint == "" {
+		return "", "", false
+	}
+	return resource, fingerprint, true
+}
