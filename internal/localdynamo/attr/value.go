@@ -1,0 +1,172 @@
+package attr
+
+import (
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"strings"
+)
+
+// Value is one attribute's content. The zero Value has no kind and stands for
+// nothing that DynamoDB can store.
+type Value struct {
+	hi, lo uint64 // N: the coefficient
+	exp    int16  // N: the exponent
+	flag   bool   // N: negative; BOOL: the truth
+	kind   Kind
+	text   string   // S and B
+	nested *nesting // sets and documents
+}
+
+// nesting is the content of a set (elems), a list (elems) or a map (fields).
+type nesting struct {
+	elems  []Value
+	fields Item
+}
+
+// Item is a set of named values: a stored item, a key, or the content of a map.
+type Item map[string]Value
+
+// Str makes a string value.
+func Str(s string) Value { return Value{kind: KindS, text: s} }
+
+// Num makes a number value.
+func Num(n Number) Value {
+	return Value{kind: KindN, hi: n.hi, lo: n.lo, exp: n.exp, flag: n.neg}
+}
+
+// Bin makes a binary value of a copy of b.
+func Bin(b []byte) Value { return Value{kind: KindB, text: string(b)} }
+
+// Bool makes a boolean value.
+func Bool(b bool) Value { return Value{kind: KindBOOL, flag: b} }
+
+// Null makes the null value.
+func Null() Value { return Value{kind: KindNULL} }
+
+// List makes a list of elems, which it keeps.
+func List(elems []Value) Value { return Value{kind: KindL, nested: &nesting{elems: elems}} }
+
+// Map makes a map of fields, which it keeps.
+func Map(fields Item) Value { return Value{kind: KindM, nested: &nesting{fields: fields}} }
+
+// Set makes a set of elems, which it keeps in their order. It refuses a kind
+// that is no set, an element of another kind, and what DynamoDB refuses: an
+// empty set, and an element that is there twice.
+func Set(kind Kind, elems []Value) (Value, error) {
+	if !kind.IsSet() {
+		return Value{}, fmt.Errorf("a set is of kind SS, NS or BS, not %q", kind)
+	}
+	if len(elems) == 0 {
+		return Value{}, emptySet(kind)
+	}
+	for _, e := range elems {
+		if e.kind != kind.Member() {
+			return Value{}, fmt.Errorf("an element of kind %s does not belong into a set of kind %s", e.kind, kind)
+		}
+	}
+	if hasDuplicates(elems) {
+		return Value{}, duplicates(kind, elems)
+	}
+	return Value{kind: kind, nested: &nesting{elems: elems}}, nil
+}
+
+func emptySet(kind Kind) error {
+	what := "Binary sets should not be empty"
+	if kind == KindSS {
+		what = "An string set  may not be empty"
+	} else if kind == KindNS {
+		what = "An number set  may not be empty"
+	}
+	return &ValueError{"One or more parameter values were invalid: " + what}
+}
+
+func duplicates(kind Kind, elems []Value) error {
+	if kind == KindNS {
+		return &ValueError{"Input collection contains duplicates"}
+	}
+	words := make([]string, len(elems))
+	for i, e := range elems {
+		words[i] = e.text
+		if kind == KindBS {
+			words[i] = base64.StdEncoding.EncodeToString([]byte(e.text))
+		}
+	}
+	list := "One or more parameter values were invalid: Input collection [" + strings.Join(words, ", ") + "]"
+	if kind == KindBS {
+		return &ValueError{list + "of type BS contains duplicates."}
+	}
+	return &ValueError{list + " contains duplicates."}
+}
+
+// Kind is the value's data type; 0 for the zero Value.
+func (v Value) Kind() Kind { return v.kind }
+
+// Text is the content of an S, and empty for other kinds.
+func (v Value) Text() string {
+	if v.kind != KindS {
+		return ""
+	}
+	return v.text
+}
+
+// Bytes is a copy of the content of a B, and nil for other kinds.
+func (v Value) Bytes() []byte {
+	if v.kind != KindB {
+		return nil
+	}
+	return []byte(v.text)
+}
+
+// Number is the content of an N, and zero for other kinds.
+func (v Value) Number() Number {
+	if v.kind != KindN {
+		return Number{}
+	}
+	return Number{hi: v.hi, lo: v.lo, exp: v.exp, neg: v.flag}
+}
+
+// Bool is the content of a BOOL, and false for other kinds.
+func (v Value) Bool() bool { return v.kind == KindBOOL && v.flag }
+
+// List is the elements of an L, and nil for other kinds.
+func (v Value) List() []Value {
+	if v.kind != KindL {
+		return nil
+	}
+	return v.nested.elems
+}
+
+// Map is the fields of an M, and nil for other kinds.
+func (v Value) Map() Item {
+	if v.kind != KindM {
+		return nil
+	}
+	return v.nested.fields
+}
+
+// Elems is the elements of a set in the order they were given, and nil for
+// other kinds.
+func (v Value) Elems() []Value {
+	if !v.kind.IsSet() {
+		return nil
+	}
+	return v.nested.elems
+}
+
+// Depth is how many levels the value nests: 1, and for documents one more than
+// the deepest value inside.
+func (v Value) Depth() int {
+	deepest := 0
+	for _, e := range v.List() {
+		deepest = max(deepest, e.Depth())
+	}
+	for _, e := range v.Map() {
+		deepest = max(deepest, e.Depth())
+	}
+	return deepest + 1
+}
+
+// Clone copies the item's own map; the values are shared, for they never
+// change. The clone of nil is nil.
+func (it Item) Clone() Item { return maps.Clone(it) }

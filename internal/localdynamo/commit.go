@@ -1,0 +1,132 @@
+package localdynamo
+
+import (
+	"time"
+
+	"github.com/tidegate/tidegate/internal/localdynamo/attr"
+)
+
+// Actor is who made a change.
+type Actor uint8
+
+const (
+	// Client is a request.
+	Client Actor = iota
+	// TimeToLive is the engine itself, deleting an expired item.
+	TimeToLive
+)
+
+// Change is one item before and after one write. It is what the change stream
+// shows and what durability is made of. A write that leaves its item as it was
+// is no Change.
+type Change struct {
+	Table    string
+	Old      attr.Item // nil: the item was absent
+	New      attr.Item // nil: the item was deleted
+	Sequence uint64    // strictly rising over all tables, without gaps
+	At       time.Time
+	By       Actor
+	schema   *keySchema
+}
+
+// Keys is the primary key of the changed item.
+func (c *Change) Keys() attr.Item {
+	if c.New != nil {
+		return c.schema.of(c.New)
+	}
+	return c.schema.of(c.Old)
+}
+
+// Commit is the changes of one atomic write, in order: one change, or all
+// those of a transaction, which may be none.
+type Commit struct {
+	Changes []Change
+	// Token and Digest are a transaction's ClientRequestToken and the digest of
+	// what the token stands for; Token is empty outside transactions.
+	Token  string
+	Digest [32]byte
+}
+
+// image is an item at one moment. It never changes, so whoever has read it may
+// keep it, and two looks at one item saw the same exactly when they got the
+// same pointer. The nil image is that of an absent item.
+type image struct {
+	item attr.Item
+	size int // bytes, as DynamoDB counts them
+}
+
+func newImage(item attr.Item) *image { return &image{item: item, size: item.Size()} }
+
+func (i *image) attributes() attr.Item {
+	if i == nil {
+		return nil
+	}
+	return i.item
+}
+
+func (i *image) bytes() int {
+	if i == nil {
+		return 0
+	}
+	return i.size
+}
+
+// row is the place of a stored item; tables and indexes share it.
+type row struct {
+	now *image // not nil; guarded by Engine.mu
+}
+
+// mutation is a planned write of one item.
+type mutation struct {
+	table         *table
+	key           string // storage key
+	before, after *image // what it was planned on, and what it makes of it
+}
+
+// commit is the only place where items change: it applies mutations to tables
+// and indexes, adds their price to the bill and hands the record to the
+// observer. factor is the price of a write: 1, or 2 in a transaction.
+// The caller holds mu for writing, and has seen under it that each item still is
+// as its mutation was planned on.
+func (e *Engine) commit(by Actor, factor float64, b *bill, c Commit, mutations ...mutation) {
+	now := e.now()
+	for i := range mutations {
+		m := &mutations[i]
+		before, after := m.before.attributes(), m.after.attributes()
+		cost := b.of(m.table.name)
+		cost.write += factor * units(max(m.before.bytes(), m.after.bytes()), writeUnit)
+		if sameItem(before, after) {
+			continue
+		}
+		m.apply(factor, cost)
+		e.sequence++
+		c.Changes = append(c.Changes, Change{
+			Table: m.table.name, Old: before, New: after,
+			Sequence: e.sequence, At: now, By: by, schema: &m.table.keys,
+		})
+	}
+	if e.onCommit != nil && (len(c.Changes) > 0 || c.Token != "") {
+		e.onCommit(c)
+	}
+}
+
+func (m *mutation) apply(factor float64, cost *charge) {
+	t := m.table
+	t.size += int64(m.after.bytes() - m.before.bytes())
+	r, _ := t.rows.Get(m.key)
+	switch {
+	case m.after == nil:
+		t.rows.Delete(m.key)
+	case r == nil:
+		r = &row{now: m.after}
+		t.rows.Set(m.key, r)
+	default:
+		r.now = m.after
+	}
+	for _, x := range t.indexes {
+		if c := x.plan(t, m.key, m.before.attributes(), m.after.attributes()); c.cost > 0 {
+			cost.index(x.name).write += factor * c.cost
+			x.apply(c, r)
+		}
+	}
+}

@@ -1,0 +1,30 @@
+package expr
+
+import (
+	_ "embed"
+	"strings"
+)
+
+// reservedWords is DynamoDB's list, sorted, one upper-case word a line.
+//
+//go:embed reserved.txt
+var reservedWords string
+
+// isReserved reports whether an attribute of this name needs a placeholder.
+func isReserved(name string) bool {
+	word := strings.ToUpper(name)
+	for words := reservedWords; words != ""; {
+		// Halve the list at a line's beginning until one line is left.
+		middle := strings.LastIndexByte(words[:len(words)/2], '\n') + 1
+		line, rest, _ := strings.Cut(words[middle:], "\n")
+		switch strings.Compare(word, line) {
+		case 0:
+			return true
+		case -1:
+			words = words[:middle]
+		default:
+			words = rest
+		}
+	}
+	return false
+}

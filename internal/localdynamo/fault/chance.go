@@ -1,0 +1,57 @@
+package fault
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// Latency draws how long a request is under way, there and back.
+type Latency func(*rand.Rand) time.Duration
+
+// Fixed is the same latency for all.
+func Fixed(d time.Duration) Latency {
+	return func(*rand.Rand) time.Duration { return d }
+}
+
+// Uniform draws evenly from [low, high).
+func Uniform(low, high time.Duration) Latency {
+	return func(r *rand.Rand) time.Duration {
+		return low + time.Duration(r.Float64()*float64(high-low))
+	}
+}
+
+// LogNormal has the given median and a long tail: sigma is the standard
+// deviation of the logarithm. At 0.5 the 99th percentile is 3.2 medians.
+func LogNormal(median time.Duration, sigma float64) Latency {
+	return func(r *rand.Rand) time.Duration {
+		return time.Duration(float64(median) * math.Exp(sigma*r.NormFloat64()))
+	}
+}
+
+// Chance is a fault that strikes at random.
+type Chance struct {
+	Probability float64  // of each request, 0 to 1
+	Operations  []string // it may strike; none named: all
+	Fault       Fault
+}
+
+// concerns reports whether the fault may strike an operation.
+func (c *Chance) concerns(operation string) bool {
+	return len(c.Operations) == 0 || slices.Contains(c.Operations, operation)
+}
+
+// pick draws the first chance that strikes. Each chance is drawn for, whether
+// or not it concerns the operation, so that the nth request of a run meets the
+// same draws whatever it is.
+func pick(chances []Chance, operation string, r *rand.Rand) Fault {
+	var struck Fault
+	found := false
+	for i := range chances {
+		if hit := r.Float64() < chances[i].Probability; hit && !found && chances[i].concerns(operation) {
+			struck, found = chances[i].Fault, true
+		}
+	}
+	return struck
+}

@@ -1,0 +1,130 @@
+package localdynamo
+
+import (
+	"github.com/tidegate/tidegate/internal/localdynamo/attr"
+	"github.com/tidegate/tidegate/internal/localdynamo/expr"
+)
+
+// reading is how items are read: GetItem's parameters besides the key, and the
+// same again for each table of a BatchGetItem.
+type reading struct {
+	projection expression
+	aliases    aliases
+	consistent bool
+}
+
+// decode reads the field if it is one of a reading's.
+func (r *reading) decode(name, raw []byte) (bool, error) {
+	switch string(name) {
+	case "ProjectionExpression":
+		return true, r.projection.decode(raw)
+	case "ConsistentRead":
+		return true, decodeBool(raw, &r.consistent)
+	}
+	if done, err := r.aliases.decode(name, raw); done {
+		return true, err
+	}
+	return false, refuseLegacy(name)
+}
+
+func (r *reading) compile(parser *expr.Parser) (*expr.Projection, error) {
+	env, err := r.aliases.env(parser, r.projection)
+	if err != nil || !r.projection.given {
+		return nil, err
+	}
+	p, err := env.Projection(r.projection.text)
+	if err != nil {
+		return nil, err
+	}
+	return p, env.Unused()
+}
+
+// shown is an item as its reader wants it; nil stays nil.
+func shown(p *expr.Projection, item attr.Item) attr.Item {
+	if p == nil || item == nil {
+		return item
+	}
+	return p.Apply(item)
+}
+
+// keyed is a read of one item, compiled.
+type keyed struct {
+	from       *table
+	key        attr.Item
+	storage    string
+	projection *expr.Projection
+}
+
+func (e *Engine) compileRead(name string, key attr.Item, r *reading) (keyed, error) {
+	t, err := e.lookup(name)
+	if err != nil {
+		return keyed{}, err
+	}
+	p, err := r.compile(&e.parser)
+	if err != nil {
+		return keyed{}, err
+	}
+	return newKeyed(t, key, p)
+}
+
+func newKeyed(t *table, key attr.Item, p *expr.Projection) (keyed, error) {
+	if err := t.keys.checkKey(key); err != nil {
+		return keyed{}, err
+	}
+	return keyed{from: t, key: key, storage: t.keys.storage(key), projection: p}, nil
+}
+
+// read returns the item as it is now. The caller holds mu for reading.
+func (e *Engine) read(k *keyed) (*image, error) {
+	if err := e.still(k.from); err != nil {
+		return nil, err
+	}
+	return k.from.find(k.storage), nil
+}
+
+func (e *Engine) getItem(c *call) ([]byte, error) {
+	var (
+		table    string
+		key      attr.Item
+		r        reading
+		capacity capacityMode
+	)
+	err := eachField(c.body, func(name, raw []byte) (err error) {
+		switch string(name) {
+		case "TableName":
+			return decodeText(raw, &table)
+		case "Key":
+			key, err = decodeItem(raw)
+			return err
+		case "ReturnConsumedCapacity":
+			return decodeCapacityMode(raw, &capacity)
+		}
+		_, err = r.decode(name, raw)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	k, err := e.compileRead(table, key, &r)
+	if err != nil {
+		return nil, err
+	}
+	found, err := e.readOne(&k)
+	if err != nil {
+		return nil, err
+	}
+	c.bill.of(table).read += readUnits(found.bytes(), r.consistent)
+	o := object{b: make([]byte, 0, 256+2*found.bytes())}
+	if found != nil {
+		o.field("Item")
+		o.b = shown(k.projection, found.item).AppendJSON(o.b)
+	}
+	c.bill.appendOne(&o, capacity)
+	return o.end(), nil
+}
+
+func (e *Engine) readOne(k *keyed) (*image, error) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	return e.read(k)
+}

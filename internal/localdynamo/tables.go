@@ -1,0 +1,288 @@
+package localdynamo
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tidwall/btree"
+
+	"github.com/tidegate/tidegate/internal/localdynamo/attr"
+)
+
+// table is one table with its items. name and keys never change; all else is
+// guarded by Engine.mu.
+type table struct {
+	name string
+	keys keySchema
+
+	arn, id     string
+	created     time.Time
+	kinds       []attributeDefinition
+	indexes     []*index // in order of creation; replaced, never changed
+	billing     string
+	throughput  throughput
+	stream      streamSpecification
+	streamLabel string // when the stream was last switched on
+	protected   bool
+	ttl         string // attribute; empty: items do not expire
+
+	rows btree.Map[string, *row]
+	size int64 // bytes of all items
+}
+
+// find returns the item at a storage key, nil where there is none. The caller
+// holds mu.
+func (t *table) find(key string) *image {
+	if r, ok := t.rows.Get(key); ok {
+		return r.now
+	}
+	return nil
+}
+
+func (t *table) index(name string) *index {
+	for _, x := range t.indexes {
+		if x.name == name {
+			return x
+		}
+	}
+	return nil
+}
+
+// addIndex makes an index and fills it from the items that are there. Items
+// whose index keys have the wrong type stay out of it, as in DynamoDB.
+func (t *table) addIndex(x *index) {
+	t.indexes = append(slices.Clone(t.indexes), x)
+	t.rows.Scan(func(key string, r *row) bool {
+		x.apply(x.plan(t, key, nil, r.now.item), r)
+		return true
+	})
+}
+
+const (
+	billingOnDemand    = "PAY_PER_REQUEST"
+	billingProvisioned = "PROVISIONED"
+	statusActive       = "ACTIVE"
+	maxIndexes         = 20
+)
+
+func (e *Engine) createTable(c *call) ([]byte, error) {
+	var in createTableInput
+	if err := decodeStruct(c.body, &in); err != nil {
+		return nil, err
+	}
+	t, err := in.table()
+	if err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, ok := e.tables[t.name]; ok {
+		return nil, &apiError{name: typeInUse, message: "Table already exists: " + t.name}
+	}
+	t.created = e.now()
+	t.arn = "arn:aws:dynamodb:" + e.region + ":" + e.account + ":table/" + t.name
+	t.id = e.requests.next()
+	if t.stream.StreamEnabled {
+		t.streamLabel = streamLabel(t.created)
+	}
+	e.tables[t.name] = t
+	return mustJSON(map[string]any{"TableDescription": t.describe(statusActive)}), nil
+}
+
+// streamLabel is a moment as DynamoDB labels streams with it.
+func streamLabel(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000") }
+
+// table checks a definition and makes an empty table of it.
+func (in *createTableInput) table() (*table, error) {
+	if err := checkTableName(in.TableName); err != nil {
+		return nil, err
+	}
+	if len(in.LocalSecondaryIndexes) > 0 {
+		return nil, unsupported("LocalSecondaryIndexes", "use a global secondary index")
+	}
+	if err := checkStream(in.StreamSpecification); err != nil {
+		return nil, err
+	}
+	keys, err := schemaOf(in.KeySchema, in.AttributeDefinitions)
+	if err != nil {
+		return nil, err
+	}
+	t := &table{
+		name: in.TableName, keys: keys, kinds: in.AttributeDefinitions,
+		stream: in.StreamSpecification, protected: in.DeletionProtectionEnabled,
+	}
+	if err := t.setBilling(in.BillingMode, in.ProvisionedThroughput); err != nil {
+		return nil, err
+	}
+	for i := range in.GlobalSecondaryIndexes {
+		x, err := in.GlobalSecondaryIndexes[i].index(t)
+		if err != nil {
+			return nil, err
+		}
+		t.indexes = append(t.indexes, x)
+	}
+	return t, t.checkDefinitions()
+}
+
+// setBilling checks the billing mode, provisioned when none is named.
+func (t *table) setBilling(mode string, units *throughput) error {
+	switch mode {
+	case billingOnDemand:
+		if units != nil && (units.ReadCapacityUnits != 0 || units.WriteCapacityUnits != 0) {
+			return validation("One or more parameter values were invalid: Neither ReadCapacityUnits nor " +
+				"WriteCapacityUnits can be specified when BillingMode is PAY_PER_REQUEST")
+		}
+		t.billing, t.throughput = mode, throughput{}
+	case "", billingProvisioned:
+		if units == nil || units.ReadCapacityUnits < 1 || units.WriteCapacityUnits < 1 {
+			return validation("One or more parameter values were invalid: ReadCapacityUnits and WriteCapacityUnits " +
+				"must both be specified, 1 or more, when BillingMode is PROVISIONED")
+		}
+		t.billing, t.throughput = billingProvisioned, *units
+	default:
+		return notMember("billingMode", mode, "PROVISIONED, PAY_PER_REQUEST")
+	}
+	return nil
+}
+
+// checkDefinitions wants exactly the attributes that keys use to be defined.
+func (t *table) checkDefinitions() error {
+	for i, d := range t.kinds {
+		if slices.ContainsFunc(t.kinds[:i], func(o attributeDefinition) bool { return o.AttributeName == d.AttributeName }) {
+			return validation("Duplicate AttributeName in AttributeDefinitions: %s", d.AttributeName)
+		}
+		used := t.keys.has(d.AttributeName)
+		for _, x := range t.indexes {
+			used = used || x.keys.has(d.AttributeName)
+		}
+		if !used {
+			return validation("One or more parameter values were invalid: Some AttributeDefinitions are not used. "+
+				"AttributeDefinitions: %s is in no key", d.AttributeName)
+		}
+	}
+	return nil
+}
+
+// index checks an index's definition against its table.
+func (d *indexDefinition) index(t *table) (*index, error) {
+	if err := checkTableName(d.IndexName); err != nil {
+		return nil, err
+	}
+	if t.index(d.IndexName) != nil {
+		return nil, validation("One or more parameter values were invalid: Duplicate index name: %s", d.IndexName)
+	}
+	if len(t.indexes) >= maxIndexes {
+		return nil, &apiError{name: typeLimit, message: "a table has at most 20 global secondary indexes"}
+	}
+	keys, err := schemaOf(d.KeySchema, t.kinds)
+	if err != nil {
+		return nil, err
+	}
+	x := &index{name: d.IndexName, keys: keys}
+	switch d.Projection.ProjectionType {
+	case "ALL":
+		x.project = projectAll
+	case "KEYS_ONLY":
+		x.project = projectKeys
+	case "INCLUDE":
+		x.project, x.include = projectInclude, d.Projection.NonKeyAttributes
+		if len(x.include) == 0 {
+			return nil, validation("One or more parameter values were invalid: ProjectionType is INCLUDE, " +
+				"but NonKeyAttributes is not specified")
+		}
+	default:
+		return nil, validation("One or more parameter values were invalid: Unknown ProjectionType: %s",
+			orNull(d.Projection.ProjectionType))
+	}
+	if x.project != projectInclude && len(d.Projection.NonKeyAttributes) > 0 {
+		return nil, validation("One or more parameter values were invalid: ProjectionType is %s, "+
+			"but NonKeyAttributes is specified", d.Projection.ProjectionType)
+	}
+	return x, nil
+}
+
+// schemaOf reads a key: a HASH attribute, then perhaps a RANGE attribute.
+func schemaOf(elements []keyElement, kinds []attributeDefinition) (keySchema, error) {
+	var k keySchema
+	if len(elements) < 1 || len(elements) > 2 {
+		return k, validation("1 validation error detected: Value at 'keySchema' failed to satisfy constraint: " +
+			"Member must have length between 1 and 2")
+	}
+	for i, e := range elements {
+		role, part := "HASH", &k.part
+		if i == 1 {
+			role, part = "RANGE", &k.sort
+		}
+		if e.KeyType != role {
+			return k, validation("Invalid KeySchema: The %s KeySchemaElement is not a %s key type",
+				[]string{"first", "second"}[i], role)
+		}
+		kind, err := kindOf(e.AttributeName, kinds)
+		if err != nil {
+			return k, err
+		}
+		*part = keyPart{name: e.AttributeName, kind: kind}
+	}
+	if k.part.name == k.sort.name {
+		return k, validation("Both the Hash Key and the Range Key element in the KeySchema have the same name")
+	}
+	return k, nil
+}
+
+func kindOf(name string, kinds []attributeDefinition) (attr.Kind, error) {
+	for _, d := range kinds {
+		if d.AttributeName != name {
+			continue
+		}
+		switch d.AttributeType {
+		case "S":
+			return attr.KindS, nil
+		case "N":
+			return attr.KindN, nil
+		case "B":
+			return attr.KindB, nil
+		}
+		return 0, notMember("attributeType", d.AttributeType, "B, N, S")
+	}
+	return 0, validation("One or more parameter values were invalid: Some index key attributes are not defined in "+
+		"AttributeDefinitions. Key: %q", name)
+}
+
+func checkStream(s streamSpecification) error {
+	switch {
+	case !s.StreamEnabled && s.StreamViewType != "":
+		return validation("One or more parameter values were invalid: StreamViewType is given, but StreamEnabled is false")
+	case !s.StreamEnabled:
+		return nil
+	}
+	switch s.StreamViewType {
+	case "NEW_AND_OLD_IMAGES", "NEW_IMAGE", "OLD_IMAGE", "KEYS_ONLY":
+		return nil
+	}
+	return notMember("streamViewType", s.StreamViewType, "NEW_IMAGE, OLD_IMAGE, NEW_AND_OLD_IMAGES, KEYS_ONLY")
+}
+
+// checkTableName checks a table's or an index's name.
+func checkTableName(name string) error {
+	bad := strings.ContainsFunc(name, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' && r != '-' && r != '.'
+	})
+	if bad || len(name) < 3 || len(name) > 255 {
+		return validation("Invalid table or index name %q: 3 to 255 characters of a-z, A-Z, 0-9, '_', '-' and '.'", name)
+	}
+	return nil
+}
+
+// notMember refuses an enumeration's value in DynamoDB's words.
+func notMember(field, got, members string) error {
+	return validation("1 validation error detected: Value '%s' at '%s' failed to satisfy constraint: "+
+		"Member must satisfy enum value set: [%s]", got, field, members)
+}
+
+func orNull(s string) string {
+	if s == "" {
+		return "null"
+	}
+	return s
+}
