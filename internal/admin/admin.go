@@ -1,0 +1,112 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+
+	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/table"
+	"github.com/tidegate/tidegate/pkg/api"
+)
+
+// Namespace is the tenant that a request belongs to.
+type Namespace struct {
+	Name string // in subjects
+	ID   string // in keys
+}
+
+// Admin serves the admin verbs. It is safe for concurrent use.
+type Admin struct {
+	limits  *limits.Store
+	publish func(subject string, data []byte) error
+	log     *slog.Logger
+	verbs   map[api.Verb]serveFunc // never changed
+}
+
+// New returns an Admin that broadcasts changes through publish, such as
+// nats.Conn's, which must not block.
+func New(store *limits.Store, publish func(subject string, data []byte) error, log *slog.Logger) *Admin {
+	a := &Admin{limits: store, publish: publish, log: log}
+	a.verbs = map[api.Verb]serveFunc{
+		api.VerbLimitsSet:     verb(api.DecodeLimitsSet, a.limitsSet),
+		api.VerbLimitsGet:     verb(api.DecodeLimitsGet, a.limitsGet),
+		api.VerbLimitsDelete:  verb(api.DecodeLimitsDelete, a.limitsDelete),
+		api.VerbLimitsList:    verb(api.DecodeLimitsList, a.limitsList),
+		api.VerbLimitsResolve: verb(api.DecodeLimitsResolve, a.limitsResolve),
+	}
+	return a
+}
+
+// serveFunc answers the request of one verb with a value that becomes JSON.
+type serveFunc func(ctx context.Context, ns Namespace, body []byte) (any, error)
+
+// verb joins how a request is read and what is done with it.
+func verb[Q, R any](decode func([]byte) (Q, error), do func(context.Context, Namespace, Q) (R, error)) serveFunc {
+	return func(ctx context.Context, ns Namespace, body []byte) (any, error) {
+		q, err := decode(body)
+		if err != nil {
+			return nil, err
+		}
+		return do(ctx, ns, q)
+	}
+}
+
+// Serves reports whether a verb is one of those that Handle knows.
+func (a *Admin) Serves(v api.Verb) bool {
+	_, ok := a.verbs[v]
+	return ok
+}
+
+// Handle answers a request with the reply's body, or with what is wrong with it
+// and nothing changed; after the code unavailable a change may have been made
+// all the same, and the message says so.
+func (a *Admin) Handle(ctx context.Context, ns Namespace, v api.Verb, body []byte) ([]byte, *api.Error) {
+	serve, ok := a.verbs[v]
+	if !ok {
+		return nil, api.Errorf(api.CodeUnknownVerb, "", "there is no verb %.50q", string(v))
+	}
+	value, err := serve(ctx, ns, body)
+	if err != nil {
+		return nil, a.refusal(ctx, ns, v, err)
+	}
+	reply, err := json.Marshal(value)
+	if err != nil {
+		return nil, a.refusal(ctx, ns, v, err)
+	}
+	return reply, nil
+}
+
+// refusal turns an error into what the caller is told. What is not the caller's
+// doing is logged in full, and told in short: its text may name keys and hosts.
+func (a *Admin) refusal(ctx context.Context, ns Namespace, v api.Verb, err error) *api.Error {
+	var refusal *api.Error
+	if errors.As(err, &refusal) {
+		return refusal
+	}
+	a.log.LogAttrs(ctx, slog.LevelError, "an admin request failed",
+		slog.String("namespace", ns.Name), slog.String("verb", string(v)), slog.Any("error", err))
+	switch {
+	case errors.Is(err, table.ErrDamaged):
+		return api.Errorf(api.CodeInternal, "", "a stored item is damaged; the node's log says which")
+	case errors.Is(err, limits.ErrOutcomeUnknown):
+		return api.Errorf(api.CodeUnavailable, "", "the store did not answer in time: %s", limits.ErrOutcomeUnknown)
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return api.Errorf(api.CodeDeadlineExceeded, "", "the store did not answer within the request's time; nothing was changed")
+	}
+	return api.Errorf(api.CodeUnavailable, "", "the store cannot be used now; nothing was changed")
+}
+
+// broadcast tells all nodes that a level changed. That it fails does not undo
+// the change: nodes read their settings again by age.
+func (a *Admin) broadcast(ctx context.Context, ns Namespace, target api.LimitsTarget) {
+	data, err := json.Marshal(target)
+	if err == nil {
+		err = a.publish(api.ConfigSubject(ns.Name), data)
+	}
+	if err != nil {
+		a.log.LogAttrs(ctx, slog.LevelWarn, "a changed config was not broadcast: nodes will notice within a minute",
+			slog.String("namespace", ns.Name), slog.Any("error", err))
+	}
+}

@@ -1,0 +1,291 @@
+package limits_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/localdynamo/fault"
+	"github.com/tidegate/tidegate/pkg/api"
+	"github.com/tidegate/tidegate/pkg/keys"
+)
+
+func target() api.LimitsTarget { return api.LimitsTarget{Entity: "alice", Resource: "gpt-4"} }
+
+func TestSetReplacesAllLimits(t *testing.T) {
+	for _, where := range inOrder() {
+		f := newFixture(t)
+		_, err := f.store.Get(t.Context(), ns, where)
+		requireCode(t, api.CodeNotFound, err)
+
+		first, err := f.store.Set(t.Context(), ns, setTo(where, limit("tpm", 5), limit("rpm", 7)))
+		require.NoError(t, err)
+		require.Equal(t, api.LimitsLevel{LimitsTarget: where, Limits: []api.Limit{limit("rpm", 7), limit("tpm", 5)}, Version: 1}, first)
+		require.Equal(t, first, f.get(where))
+
+		second, err := f.store.Set(t.Context(), ns, setTo(where, limit("tpm", 6), limit("ttl", 1)))
+		require.NoError(t, err)
+		require.Equal(t, api.LimitsLevel{LimitsTarget: where, Limits: []api.Limit{limit("tpm", 6), limit("ttl", 1)}, Version: 2}, second)
+		require.Equal(t, second, f.get(where))
+	}
+}
+
+func TestSetKeepsWhatItDoesNotGive(t *testing.T) {
+	f := newFixture(t)
+	req := setTo(target(), limit("rpm", 7))
+	req.OnUnavailable = api.PolicyAllow
+	_, err := f.store.Set(t.Context(), ns, req)
+	require.NoError(t, err)
+	key := keys.EntityConfig{Namespace: ns, Entity: "alice", Resource: "gpt-4"}
+	f.attribute(key, "audit_days", text("30"))
+
+	kept, err := f.store.Set(t.Context(), ns, setTo(target(), limit("rpm", 8)))
+	require.NoError(t, err)
+	require.Equal(t, api.PolicyAllow, kept.OnUnavailable)
+
+	req.OnUnavailable = api.PolicyBlock
+	changed, err := f.store.Set(t.Context(), ns, req)
+	require.NoError(t, err)
+	require.Equal(t, api.PolicyBlock, changed.OnUnavailable)
+	require.Equal(t, text("30"), f.item(key)["audit_days"])
+}
+
+func TestDelete(t *testing.T) {
+	f := newFixture(t)
+	requireCode(t, api.CodeNotFound, f.store.Delete(t.Context(), ns, target()))
+
+	f.set(target(), limit("rpm", 7))
+	require.NoError(t, f.store.Delete(t.Context(), ns, target()))
+	key := keys.EntityConfig{Namespace: ns, Entity: "alice", Resource: "gpt-4"}
+	require.Empty(t, f.item(key), "nothing is left of a level that held limits alone")
+	requireCode(t, api.CodeNotFound, f.store.Delete(t.Context(), ns, target()))
+
+	f.set(target(), limit("rpm", 7))
+	f.attribute(key, "audit_days", text("30"))
+	require.NoError(t, f.store.Delete(t.Context(), ns, target()))
+	require.Equal(t, text("30"), f.item(key)["audit_days"], "settings of later releases stay")
+
+	f.setPolicy(api.LimitsTarget{System: true}, api.PolicyAllow)
+	left := f.get(api.LimitsTarget{System: true})
+	require.Equal(t, api.PolicyAllow, left.OnUnavailable, "so does the policy")
+	require.Empty(t, left.Limits)
+	require.NotNil(t, left.Limits, "an array on the wire")
+	requireCode(t, api.CodeNotFound, f.store.Delete(t.Context(), ns, api.LimitsTarget{System: true}))
+}
+
+func TestBadLevelsAreRefusedBeforeAnyIO(t *testing.T) {
+	many := make([]api.Limit, 17)
+	for i := range many {
+		many[i] = limit(fmt.Sprintf("l%d", i), 1)
+	}
+	with := func(change func(*api.Limit)) []api.Limit {
+		l := limit("rpm", 100)
+		change(&l)
+		return []api.Limit{limit("tpm", 1), l}
+	}
+	for name, c := range map[string]struct {
+		target api.LimitsTarget
+		limits []api.Limit
+		policy api.Policy
+		code   api.Code
+		field  string
+	}{
+		"no level":        {api.LimitsTarget{}, many[:1], "", api.CodeMissingField, ""},
+		"two levels":      {api.LimitsTarget{System: true, Entity: "alice"}, many[:1], "", api.CodeUnknownField, "system"},
+		"bad entity":      {api.LimitsTarget{Entity: "a#b"}, many[:1], "", api.CodeInvalidEntity, "entity"},
+		"bad resource":    {api.LimitsTarget{Resource: "_default_"}, many[:1], "", api.CodeInvalidResource, "resource"},
+		"no limits":       {target(), nil, "", api.CodeMissingField, "limits"},
+		"too many":        {target(), many, "", api.CodeTooManyLimits, "limits"},
+		"named twice":     {target(), []api.Limit{limit("rpm", 1), limit("rpm", 2)}, "", api.CodeInvalidLimit, "limits.rpm"},
+		"reserved":        {target(), []api.Limit{limit("wcu", 1)}, "", api.CodeInvalidLimitName, "limits.name"},
+		"bad name":        {target(), []api.Limit{limit("a/b", 1)}, "", api.CodeInvalidLimitName, "limits.name"},
+		"capacity 0":      {target(), with(func(l *api.Limit) { l.Capacity = 0 }), "", api.CodeInvalidLimit, "limits.rpm.capacity"},
+		"capacity 2^40+1": {target(), with(func(l *api.Limit) { l.Capacity = 1<<40 + 1 }), "", api.CodeInvalidLimit, "limits.rpm.capacity"},
+		"amount overflow": {target(), with(func(l *api.Limit) { l.RefillAmount = 1 << 62 }), "", api.CodeInvalidLimit, "limits.rpm.refill_amount"},
+		"too fast":        {target(), with(func(l *api.Limit) { l.RefillAmount = 60*2_000_000 + 1 }), "", api.CodeInvalidLimit, "limits.rpm.refill_amount"},
+		"period -1":       {target(), with(func(l *api.Limit) { l.RefillPeriodSeconds = -1 }), "", api.CodeInvalidLimit, "limits.rpm.refill_period_seconds"},
+		"bad policy":      {target(), many[:1], "maybe", api.CodeInvalidPolicy, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			_, err := f.store.Set(t.Context(), ns, api.LimitsSetRequest{LimitsTarget: c.target, Limits: c.limits, OnUnavailable: c.policy})
+			refusal := requireCode(t, c.code, err)
+			require.Equal(t, c.field, refusal.Field)
+			require.Zero(t, f.Calls(""))
+		})
+	}
+	f := newFixture(t)
+	_, err := f.store.Get(t.Context(), ns, api.LimitsTarget{})
+	requireCode(t, api.CodeMissingField, err)
+	requireCode(t, api.CodeMissingField, f.store.Delete(t.Context(), ns, api.LimitsTarget{}))
+	require.Zero(t, f.Calls(""))
+}
+
+func TestRacingSetsLoseNothing(t *testing.T) {
+	f := newFixture(t)
+	const writers = 4
+	var all sync.WaitGroup
+	for i := range writers {
+		all.Go(func() {
+			_, err := f.store.Set(t.Context(), ns, setTo(target(), limit(fmt.Sprintf("only-%d", i), 1)))
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	level := f.get(target())
+	require.EqualValues(t, writers, level.Version)
+	require.Len(t, level.Limits, 1, "a level is one writer's as a whole")
+}
+
+// A level that is deleted and made anew between a read and a write has the same
+// version again, and other limits: the write must notice.
+func TestALevelMadeAnewIsNotTakenForTheOldOne(t *testing.T) {
+	f := newFixture(t)
+	f.set(target(), limit("old", 1))
+	f.Before("UpdateItem", func() {
+		require.NoError(t, f.other.Delete(t.Context(), ns, target()))
+		require.EqualValues(t, 1, f.set(target(), limit("new", 1)).Version)
+	})
+	level, err := f.store.Set(t.Context(), ns, setTo(target(), limit("mine", 1)))
+	require.NoError(t, err)
+	require.Equal(t, []api.Limit{limit("mine", 1)}, level.Limits)
+	require.Equal(t, level, f.get(target()))
+}
+
+// outcomes are the ways in which the first write can fail, and whether the
+// store has it all the same.
+func outcomes() map[string]fault.Fault {
+	return map[string]fault.Fault{
+		"failed":                 fault.InternalError(),
+		"failed but applied":     fault.InternalErrorAfter(),
+		"reply lost":             {Kind: fault.ReplyLost},
+		"unreachable":            {Kind: fault.Unreachable},
+		"throttled":              fault.Throttling(),
+		"throughput":             fault.ThroughputExceeded(),
+		"in another transaction": fault.TransactionConflict(),
+	}
+}
+
+func TestSetFindsOutWhatBecameOfIt(t *testing.T) {
+	for name, first := range outcomes() {
+		for _, there := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, there before: %v", name, there), func(t *testing.T) {
+				f := newFixture(t)
+				want := int64(1)
+				if there {
+					f.set(target(), limit("old", 1))
+					want = 2
+				}
+				f.Fail("UpdateItem", first)
+				level, err := f.store.Set(t.Context(), ns, setTo(target(), limit("rpm", 7)))
+				require.NoError(t, err)
+				require.Equal(t, want, level.Version, "applied exactly once")
+				require.Equal(t, level, f.get(target()))
+			})
+		}
+	}
+}
+
+func TestDeleteFindsOutWhatBecameOfIt(t *testing.T) {
+	for name, first := range outcomes() {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.set(target(), limit("old", 1))
+			f.Fail("DeleteItem", first)
+			require.NoError(t, f.store.Delete(t.Context(), ns, target()))
+			_, err := f.other.Get(t.Context(), ns, target())
+			requireCode(t, api.CodeNotFound, err)
+		})
+		t.Run(name+", with a policy", func(t *testing.T) {
+			f := newFixture(t)
+			_, err := f.other.Set(t.Context(), ns, api.LimitsSetRequest{LimitsTarget: target(), Limits: []api.Limit{limit("old", 1)}, OnUnavailable: api.PolicyAllow})
+			require.NoError(t, err)
+			f.Fail("UpdateItem", first)
+			require.NoError(t, f.store.Delete(t.Context(), ns, target()))
+			left := f.get(target())
+			require.Empty(t, left.Limits)
+			require.EqualValues(t, 2, left.Version)
+		})
+	}
+}
+
+// Lost, and overwritten by another before anybody could look: whether it was
+// ever applied cannot be told, and it must not be applied over the other's.
+func TestAnotherWriterAfterALostReplyIsAConflict(t *testing.T) {
+	f := newFixture(t)
+	f.Fail("UpdateItem", fault.Fault{Kind: fault.ReplyLost})
+	f.Before("UpdateItem", func() {
+		f.Before("GetItem", func() { f.set(target(), limit("theirs", 2)) })
+	})
+	_, err := f.store.Set(t.Context(), ns, setTo(target(), limit("mine", 1)))
+	requireCode(t, api.CodeConflict, err)
+	require.Equal(t, []api.Limit{limit("theirs", 2)}, f.get(target()).Limits)
+}
+
+func TestADeletedLevelStaysDeletedWhoeverDidIt(t *testing.T) {
+	f := newFixture(t)
+	f.set(target(), limit("old", 1))
+	f.Fail("DeleteItem", fault.InternalError())
+	f.Before("DeleteItem", func() { require.NoError(t, f.other.Delete(t.Context(), ns, target())) })
+	require.NoError(t, f.store.Delete(t.Context(), ns, target()))
+
+	f.set(target(), limit("old", 1))
+	f.Before("DeleteItem", func() { require.NoError(t, f.other.Delete(t.Context(), ns, target())) })
+	requireCode(t, api.CodeNotFound, f.store.Delete(t.Context(), ns, target()))
+}
+
+func TestAnOutageLeavesTheOutcomeUnknown(t *testing.T) {
+	f := newFixture(t)
+	f.Fail("UpdateItem", fault.Fault{Kind: fault.ReplyLost})
+	f.Fail("GetItem", fault.Fault{}, fault.Fault{Kind: fault.Unreachable})
+	_, err := f.store.Set(t.Context(), ns, setTo(target(), limit("rpm", 7)))
+	require.ErrorIs(t, err, limits.ErrOutcomeUnknown)
+	require.EqualValues(t, 1, f.get(target()).Version)
+
+	f.Fail("GetItem", fault.Fault{Kind: fault.Unreachable})
+	_, err = f.store.Set(t.Context(), ns, setTo(target(), limit("rpm", 8)))
+	require.Error(t, err)
+	require.NotErrorIs(t, err, limits.ErrOutcomeUnknown, "nothing was written yet")
+}
+
+func TestAWriteThatNeverAnswersEndsWithTheCaller(t *testing.T) {
+	f := newFixture(t)
+	f.Fail("UpdateItem", fault.Fault{Kind: fault.ReplyHangs})
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+	defer cancel()
+	_, err := f.store.Set(ctx, ns, setTo(target(), limit("rpm", 7)))
+	require.ErrorIs(t, err, limits.ErrOutcomeUnknown)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+}
+
+func TestARefusalForGoodIsNotRepeated(t *testing.T) {
+	f := newFixture(t)
+	denied := fault.Fault{Kind: fault.Refused, Refusal: fault.Refusal{
+		Status: http.StatusBadRequest, Type: "com.amazon.coral.service#AccessDeniedException", Message: "not authorized",
+	}}
+	f.Fail("UpdateItem", denied)
+	_, err := f.store.Set(t.Context(), ns, setTo(target(), limit("rpm", 7)))
+	require.ErrorContains(t, err, "AccessDenied")
+	require.NotErrorIs(t, err, limits.ErrOutcomeUnknown)
+	require.Equal(t, 1, f.Calls("UpdateItem"))
+}
+
+func TestSetGivesUpWhereOthersNeverStop(t *testing.T) {
+	f := newFixture(t)
+	var interfere func()
+	interfere = func() {
+		f.set(target(), limit("theirs", 1))
+		f.Before("UpdateItem", interfere)
+	}
+	f.Before("UpdateItem", interfere)
+	_, err := f.store.Set(t.Context(), ns, setTo(target(), limit("mine", 1)))
+	requireCode(t, api.CodeConflict, err)
+}

@@ -1,0 +1,223 @@
+package table
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/tidegate/tidegate/pkg/bucket"
+	"github.com/tidegate/tidegate/pkg/keys"
+)
+
+// Item is an item as the SDK carries it.
+type Item = map[string]types.AttributeValue
+
+// Bucket is the content of a bucket item: one shard of one bucket.
+type Bucket struct {
+	Key         keys.Bucket
+	Level       int     // this shard's split level: of how many shards it is one
+	Want        int     // how many shards are wanted; shard 0 only, else 0
+	Limits      []Limit // by name; limits taken out of the configuration stay until they would be full
+	Fingerprint string  // of the settings this item was last synced to
+	Cascade     bool    // an acquire also spends from Parent
+	Parent      string  // entity id, empty for none
+	Acquires    int64   // admitted, cumulative
+	WriteUnits  int64   // write capacity units this item has cost, cumulative
+	LastWrite   string  // nonce of the last writer
+	TTL         int64   // epoch seconds, 0 for none
+}
+
+// Limit is one limit on a bucket item.
+type Limit struct {
+	bucket.Limit       // settings of the whole bucket, undivided
+	Drawn        int64 // millitokens of this shard's refill count already spent or overflowed
+	Consumed     int64 // millitokens spent on this shard, net, cumulative
+}
+
+// Shard is which shard of how many the item is.
+func (b *Bucket) Shard() bucket.Shard { return bucket.Shard{Index: b.Key.Shard, Count: b.Level} }
+
+// Find returns the limit of a name, nil where the item has none.
+func (b *Bucket) Find(name string) *Limit {
+	for i := range b.Limits {
+		if b.Limits[i].Name == name {
+			return &b.Limits[i]
+		}
+	}
+	return nil
+}
+
+// EncodeBucket is the whole item, index keys included.
+func EncodeBucket(b *Bucket) Item {
+	key := b.Key.Key()
+	item := Item{
+		attrPK:         text(key.PK),
+		attrSK:         text(key.SK),
+		attrLevel:      number(int64(b.Level)),
+		attrPrint:      text(b.Fingerprint),
+		attrLastWrite:  text(b.LastWrite),
+		attrAcquires:   number(b.Acquires),
+		attrWriteUnits: number(b.WriteUnits),
+	}
+	putIndexes(item, b.Key.Indexes())
+	if b.Want != 0 {
+		item[attrWant] = number(int64(b.Want))
+	}
+	if b.Cascade {
+		item[attrCascade] = boolean(true)
+	}
+	if b.Parent != "" {
+		item[attrParent] = text(b.Parent)
+	}
+	if b.TTL != 0 {
+		item[attrTTL] = number(b.TTL)
+	}
+	for _, l := range b.Limits {
+		item[capacityOf(l.Name)] = number(l.Capacity)
+		item[refillOf(l.Name)] = number(l.Refill)
+		item[periodOf(l.Name)] = number(l.Period)
+		item[drawnOf(l.Name)] = number(l.Drawn)
+		item[consumedOf(l.Name)] = number(l.Consumed)
+	}
+	return item
+}
+
+// DecodeBucket reads a bucket item. An error means that the item is none of
+// ours or was damaged; attributes of later versions are ignored.
+func DecodeBucket(item Item) (*Bucket, error) {
+	key, err := BucketKey(item)
+	if err != nil {
+		return nil, err
+	}
+	d := decoder{item: item}
+	b := &Bucket{
+		Key:         key,
+		Level:       int(d.number(attrLevel)),
+		Want:        int(d.optional(attrWant)),
+		Fingerprint: d.text(attrPrint),
+		Cascade:     d.boolean(attrCascade),
+		Parent:      d.text(attrParent),
+		Acquires:    d.optional(attrAcquires),
+		WriteUnits:  d.optional(attrWriteUnits),
+		LastWrite:   d.text(attrLastWrite),
+		TTL:         d.optional(attrTTL),
+	}
+	b.Limits = d.limits()
+	if d.err != nil {
+		return nil, fmt.Errorf("bucket item %s: %w", key.Key().PK, d.err)
+	}
+	if b.Level < 1 || key.Shard >= b.Level {
+		return nil, fmt.Errorf("bucket item %s: shard_count %d does not fit shard %d", key.Key().PK, b.Level, key.Shard)
+	}
+	return b, nil
+}
+
+// BucketKey reads the key of a bucket item, or of its row in an index.
+func BucketKey(item Item) (keys.Bucket, error) {
+	parsed, err := ItemKey(item)
+	if err != nil {
+		return keys.Bucket{}, err
+	}
+	key, ok := parsed.(keys.Bucket)
+	if !ok {
+		return keys.Bucket{}, fmt.Errorf("%w: %s is no bucket", ErrDamaged, parsed.Key().PK)
+	}
+	return key, nil
+}
+
+// decoder reads typed attributes and keeps the first error.
+type decoder struct {
+	item Item
+	err  error
+}
+
+func (d *decoder) fail(attribute, want string) {
+	if d.err == nil {
+		d.err = fmt.Errorf("attribute %s is not %s", attribute, want)
+	}
+}
+
+func (d *decoder) text(attribute string) string {
+	v, present := d.item[attribute]
+	if !present {
+		return ""
+	}
+	s, ok := v.(*types.AttributeValueMemberS)
+	if !ok {
+		d.fail(attribute, "a string")
+		return ""
+	}
+	return s.Value
+}
+
+func (d *decoder) boolean(attribute string) bool {
+	v, present := d.item[attribute]
+	if !present {
+		return false
+	}
+	b, ok := v.(*types.AttributeValueMemberBOOL)
+	if !ok {
+		d.fail(attribute, "a boolean")
+		return false
+	}
+	return b.Value
+}
+
+// optional reads a whole number, 0 where the attribute is missing.
+func (d *decoder) optional(attribute string) int64 {
+	if _, present := d.item[attribute]; !present {
+		return 0
+	}
+	return d.number(attribute)
+}
+
+func (d *decoder) number(attribute string) int64 {
+	v, ok := d.item[attribute].(*types.AttributeValueMemberN)
+	if !ok {
+		d.fail(attribute, "a whole number")
+		return 0
+	}
+	n, err := strconv.ParseInt(v.Value, 10, 64)
+	if err != nil {
+		d.fail(attribute, "a whole number of 64 bits")
+	}
+	return n
+}
+
+// limits finds the limits by their drawn counts.
+func (d *decoder) limits() []Limit {
+	found := make([]Limit, 0, 4)
+	for attribute := range d.item {
+		name, ok := strings.CutSuffix(attribute, fieldDrawn)
+		if !ok || !strings.HasPrefix(name, bucketPrefix) {
+			continue
+		}
+		name = name[len(bucketPrefix):]
+		found = append(found, Limit{
+			Limit: bucket.Limit{
+				Name:     name,
+				Capacity: d.number(capacityOf(name)),
+				Refill:   d.number(refillOf(name)),
+				Period:   d.number(periodOf(name)),
+			},
+			Drawn:    d.number(attribute),
+			Consumed: d.optional(consumedOf(name)),
+		})
+	}
+	slices.SortFunc(found, func(a, b Limit) int { return cmp.Compare(a.Name, b.Name) })
+	return slices.Clip(found)
+}
+
+// putIndexes adds the key attributes of the indexes an item is in.
+func putIndexes(item Item, in keys.Indexes) {
+	for i, k := range []*keys.Key{in.GSI1, in.GSI2, in.GSI3, in.GSI4} {
+		if k != nil {
+			pk, sk := indexAttributes(i + 1)
+			item[pk], item[sk] = text(k.PK), text(k.SK)
+		}
+	}
+}

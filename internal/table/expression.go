@@ -1,0 +1,147 @@
+package table
+
+import (
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/tidegate/tidegate/pkg/bucket"
+)
+
+// expression collects the clauses of one update and its condition. The same
+// sequence of calls gives the same text, so that texts recur from write to
+// write and from node to node.
+type expression struct {
+	names     map[string]string
+	values    map[string]types.AttributeValue
+	aliases   map[string]string // attribute name → alias
+	sets      strings.Builder
+	adds      strings.Builder
+	removes   strings.Builder
+	condition strings.Builder
+}
+
+// newExpression returns an expression with room for about n attributes.
+func newExpression(n int) *expression {
+	return &expression{
+		names:   make(map[string]string, n),
+		values:  make(map[string]types.AttributeValue, 2*n),
+		aliases: make(map[string]string, n),
+	}
+}
+
+// name returns the alias of an attribute, the same for each use of it.
+func (e *expression) name(attribute string) string {
+	if alias, ok := e.aliases[attribute]; ok {
+		return alias
+	}
+	alias := "#n" + strconv.Itoa(len(e.names))
+	e.names[alias], e.aliases[attribute] = attribute, alias
+	return alias
+}
+
+// value returns the alias of a new value.
+func (e *expression) value(v types.AttributeValue) string {
+	alias := ":v" + strconv.Itoa(len(e.values))
+	e.values[alias] = v
+	return alias
+}
+
+func clause(b *strings.Builder, separator string, parts ...string) {
+	if b.Len() > 0 {
+		b.WriteString(separator)
+	}
+	for _, p := range parts {
+		b.WriteString(p)
+	}
+}
+
+func (e *expression) set(attribute string, v types.AttributeValue) {
+	clause(&e.sets, ", ", e.name(attribute), " = ", e.value(v))
+}
+
+// add leaves an attribute alone where n is 0: an ADD of nothing to a missing
+// attribute would create it.
+func (e *expression) add(attribute string, n int64) {
+	if n != 0 {
+		clause(&e.adds, ", ", e.name(attribute), " ", e.value(number(n)))
+	}
+}
+
+func (e *expression) remove(attribute string) {
+	clause(&e.removes, ", ", e.name(attribute))
+}
+
+func (e *expression) require(parts ...string) {
+	clause(&e.condition, " AND ", parts...)
+}
+
+func (e *expression) requireEqual(attribute string, v types.AttributeValue) {
+	e.require(e.name(attribute), " = ", e.value(v))
+}
+
+func (e *expression) requireExists(attribute string) {
+	e.require("attribute_exists(", e.name(attribute), ")")
+}
+
+func (e *expression) requireAbsent(attribute string) {
+	e.require("attribute_not_exists(", e.name(attribute), ")")
+}
+
+// change writes a limit's drawn count and requires the range it is true for.
+// A change without bounds still requires that the attribute exists: ADD would
+// make a phantom of a limit the item does not have.
+func (e *expression) change(limit string, c bucket.Change) {
+	drawn := drawnOf(limit)
+	switch {
+	case c.Set:
+		e.set(drawn, number(c.Amount))
+	default:
+		e.add(drawn, c.Amount)
+	}
+	low, high := c.Min != math.MinInt64, c.Max != math.MaxInt64
+	switch {
+	case low && high:
+		e.require(e.name(drawn), " BETWEEN ", e.value(number(c.Min)), " AND ", e.value(number(c.Max)))
+	case low:
+		e.require(e.name(drawn), " >= ", e.value(number(c.Min)))
+	case high:
+		e.require(e.name(drawn), " <= ", e.value(number(c.Max)))
+	default:
+		e.requireExists(drawn)
+	}
+}
+
+// update returns the text of the update expression.
+func (e *expression) update() *string {
+	var b strings.Builder
+	for _, part := range []struct {
+		verb    string
+		clauses *strings.Builder
+	}{{"ADD ", &e.adds}, {"SET ", &e.sets}, {"REMOVE ", &e.removes}} {
+		if part.clauses.Len() > 0 {
+			clause(&b, " ", part.verb, part.clauses.String())
+		}
+	}
+	s := b.String()
+	return &s
+}
+
+// conditions returns the text of the condition expression, nil for none.
+func (e *expression) conditions() *string {
+	if e.condition.Len() == 0 {
+		return nil
+	}
+	s := e.condition.String()
+	return &s
+}
+
+func text(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
+
+func number(n int64) types.AttributeValue {
+	return &types.AttributeValueMemberN{Value: strconv.FormatInt(n, 10)}
+}
+
+func boolean(b bool) types.AttributeValue { return &types.AttributeValueMemberBOOL{Value: b} }

@@ -1,0 +1,26 @@
+package table
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/tidegate/tidegate/pkg/keys"
+)
+
+// ErrDamaged says that an item is none of ours, or not as we write it.
+var ErrDamaged = errors.New("damaged item")
+
+// ItemKey reads the typed key of an item or of its row in an index; the error
+// is ErrDamaged.
+func ItemKey(item Item) (keys.Item, error) {
+	d := decoder{item: item}
+	k := keys.Key{PK: d.text(attrPK), SK: d.text(attrSK)}
+	if d.err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrDamaged, d.err)
+	}
+	parsed, err := keys.Parse(k)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	return parsed, nil
+}

@@ -1,0 +1,103 @@
+// Package tabletest gives a test a table of its own: the real definition on the
+// embedded engine, reached by the unmodified SDK client through a transport
+// that can make things go wrong.
+//
+//	b := tabletest.New(t)
+//	b.Fail("UpdateItem", fault.Fault{Kind: fault.ReplyLost})
+//	_, err := limits.NewStore(b.DB, b.Table).Set(ctx, ns, request)
+package tabletest
+
+import (
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tidegate/tidegate/internal/localdynamo"
+	"github.com/tidegate/tidegate/internal/localdynamo/fault"
+	"github.com/tidegate/tidegate/internal/table"
+)
+
+// Bench is a table and what stands before it.
+type Bench struct {
+	DB     *dynamodb.Client // through Faults; the SDK makes no attempts of its own beyond the first
+	Direct *dynamodb.Client // past all faults
+	Faults *fault.Transport
+	Table  string
+
+	mu      sync.Mutex
+	planned map[string][]fault.Fault // guarded by mu; by operation
+	before  map[string]func()        // guarded by mu; by operation
+}
+
+// New makes a table that is empty.
+func New(t testing.TB) *Bench {
+	t.Helper()
+	now := func() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
+	return Behind(t, localdynamo.New(localdynamo.Options{Now: now}).HTTPClient(), now)
+}
+
+// Behind is New on a back end of the test's own.
+func Behind(t testing.TB, backend http.RoundTripper, now func() time.Time) *Bench {
+	t.Helper()
+	b := &Bench{
+		Faults:  fault.New(fault.Options{Next: backend, Now: now}),
+		Table:   "tidegate-test",
+		planned: map[string][]fault.Fault{},
+		before:  map[string]func(){},
+	}
+	b.Faults.Match(b.next)
+	once := func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} }
+	b.DB = dynamodb.NewFromConfig(localdynamo.Config(b.Faults, "us-east-1"), once)
+	b.Direct = dynamodb.NewFromConfig(localdynamo.Config(&http.Client{Transport: backend}, "us-east-1"), once)
+	_, err := b.Direct.CreateTable(t.Context(), table.Definition(b.Table))
+	require.NoError(t, err)
+	return b
+}
+
+// Fail lets the next requests of an operation, such as "UpdateItem", meet these
+// faults, one each; the zero Fault lets one pass.
+func (b *Bench) Fail(operation string, faults ...fault.Fault) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.planned[operation] = append(b.planned[operation], faults...)
+}
+
+// Before runs do before the next request of an operation arrives. What do asks
+// of the table, it asks through Direct; it may call Before again.
+func (b *Bench) Before(operation string, do func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.before[operation] = do
+}
+
+// Calls is how many requests of an operation there were, those that met a fault
+// included; of all operations where it is empty.
+func (b *Bench) Calls(operation string) int {
+	if operation == "" {
+		return int(b.Faults.Total().Calls)
+	}
+	return int(b.Faults.Counts()[operation].Calls)
+}
+
+func (b *Bench) next(operation string, _ []byte) fault.Fault {
+	b.mu.Lock()
+	do := b.before[operation]
+	delete(b.before, operation)
+	b.mu.Unlock()
+	if do != nil {
+		do()
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	planned := b.planned[operation]
+	if len(planned) == 0 {
+		return fault.Fault{}
+	}
+	b.planned[operation] = planned[1:]
+	return planned[0]
+}
