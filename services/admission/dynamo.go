@@ -1,0 +1,213 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"syscall"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/tidegate/tidegate/internal/table"
+	"github.com/tidegate/tidegate/pkg/keys"
+)
+
+// outcome is what is known of a write after its answer, or after its lack.
+type outcome uint8
+
+const (
+	outcomeApplied   outcome = iota // once; item is what it made
+	outcomeRefused                  // its condition failed; item is what refused it, nil for no item
+	outcomeThrottled                // not applied, may be tried again
+	outcomeFailed                   // not applied, trying again will not help now
+	outcomeUnknown                  // applied, not applied, or still to arrive
+)
+
+// write forms, as metrics name them.
+const (
+	writeCommit = "commit"
+	writeCreate = "create"
+	writeSync   = "sync"
+)
+
+// answer is what came of one write.
+type answer struct {
+	outcome outcome
+	item    *table.Bucket
+	seen    bool  // of an unknown outcome: item is the truth as read afterwards
+	units   int64 // write capacity units, of an applied write
+	err     error
+}
+
+// String names an outcome for metrics.
+func (o outcome) String() string {
+	return [...]string{"applied", "refused", "throttled", "failed", "unknown"}[o]
+}
+
+// store writes and reads bucket items. Its writes run with one attempt and a
+// short timeout: an ADD that the SDK repeats after a lost reply is applied twice.
+type store struct {
+	client  *dynamodb.Client
+	table   string
+	timeout time.Duration // of one call
+	metrics *metrics
+	clock   *storeClock
+}
+
+func newStore(cfg aws.Config, tableName string, timeout time.Duration, clock *storeClock, m *metrics) *store {
+	client := dynamodb.NewFromConfig(cfg, func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} })
+	return &store{client: client, table: tableName, timeout: timeout, clock: clock, metrics: m}
+}
+
+// read is one consistent read; nil means that there is no item.
+func (s *store) read(ctx context.Context, key keys.Bucket) (*table.Bucket, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	started := s.clock.Mono()
+	out, err := s.client.GetItem(ctx, table.ReadInput(s.table, key.Key()))
+	s.metrics.storeCall("read", s.clock.Mono()-started, err)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", key.Key().PK, err)
+	}
+	s.metrics.cost("read", out.ConsumedCapacity)
+	if len(out.Item) == 0 {
+		return nil, nil //nolint:nilnil // no item is an answer, not an error: a bucket nobody has spent from
+	}
+	return table.DecodeBucket(out.Item)
+}
+
+// bucketsOf lists the resources an entity has buckets for, in order. It asks an
+// index, so that a bucket made this moment may be missing.
+func (s *store) bucketsOf(ctx context.Context, ns, entity string) ([]string, error) {
+	var resources []string
+	pages := dynamodb.NewQueryPaginator(s.client, table.QueryInput(s.table, 3, keys.BucketsOf(ns, entity)))
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("list the buckets of entity %s: %w", entity, err)
+		}
+		for _, item := range page.Items {
+			key, err := table.BucketKey(item)
+			if err != nil {
+				return nil, err
+			}
+			if key.Shard == 0 {
+				resources = append(resources, key.Resource)
+			}
+		}
+	}
+	return resources, nil
+}
+
+// update writes an item that should be there.
+func (s *store) update(ctx context.Context, form string, key keys.Bucket, in *dynamodb.UpdateItemInput, nonce string) answer {
+	call, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	started := s.clock.Mono()
+	out, err := s.client.UpdateItem(call, in)
+	s.metrics.storeCall(form, s.clock.Mono()-started, err)
+	if err != nil {
+		return s.failed(ctx, err, form, key, nonce)
+	}
+	units := s.metrics.cost(form, out.ConsumedCapacity)
+	item, err := table.DecodeBucket(out.Attributes)
+	if err != nil {
+		return answer{outcome: outcomeUnknown, err: err}
+	}
+	return answer{outcome: outcomeApplied, item: item, units: units}
+}
+
+// create writes an item that should not be there.
+func (s *store) create(ctx context.Context, c *table.Create, nonce string) answer {
+	call, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	started := s.clock.Mono()
+	out, err := s.client.PutItem(call, c.Input(s.table))
+	s.metrics.storeCall(writeCreate, s.clock.Mono()-started, err)
+	if err != nil {
+		return s.failed(ctx, err, writeCreate, c.Bucket.Key, nonce)
+	}
+	s.metrics.cost(writeCreate, out.ConsumedCapacity)
+	return answer{outcome: outcomeApplied, item: c.Bucket}
+}
+
+// failed finds out what an error means for the write. A lost reply is looked
+// into by one consistent read: the nonce of the last writer is ours only if the
+// write was applied.
+func (s *store) failed(ctx context.Context, err error, form string, key keys.Bucket, nonce string) answer {
+	a := classify(err)
+	switch a.outcome {
+	case outcomeUnknown:
+		item, errRead := s.read(ctx, key)
+		if errRead != nil {
+			a.err = errors.Join(a.err, errRead)
+			break
+		}
+		a.item, a.seen = item, true
+		if item != nil && item.LastWrite == nonce {
+			a.outcome = outcomeApplied
+		}
+	case outcomeApplied, outcomeRefused, outcomeThrottled, outcomeFailed:
+	}
+	s.metrics.writeFailure(form, a.outcome)
+	return a
+}
+
+// classify reads an error of a write.
+func classify(err error) answer {
+	var refused *types.ConditionalCheckFailedException
+	if errors.As(err, &refused) {
+		return refusedBy(refused)
+	}
+	switch {
+	case isThrottle(err):
+		return answer{outcome: outcomeThrottled, err: err}
+	case isRejected(err) || neverSent(err):
+		return answer{outcome: outcomeFailed, err: err}
+	}
+	return answer{outcome: outcomeUnknown, err: err}
+}
+
+// refusedBy takes the truth from the failed condition.
+func refusedBy(refused *types.ConditionalCheckFailedException) answer {
+	a := answer{outcome: outcomeRefused, err: refused}
+	if len(refused.Item) == 0 {
+		return a
+	}
+	item, err := table.DecodeBucket(refused.Item)
+	if err != nil {
+		return answer{outcome: outcomeFailed, err: err}
+	}
+	a.item = item
+	return a
+}
+
+// isThrottle reports an error that says: not applied, come back later.
+func isThrottle(err error) bool {
+	var provisioned *types.ProvisionedThroughputExceededException
+	var throttling *types.ThrottlingException
+	var limit *types.RequestLimitExceeded
+	var conflict *types.TransactionConflictException
+	return errors.As(err, &provisioned) || errors.As(err, &throttling) ||
+		errors.As(err, &limit) || errors.As(err, &conflict)
+}
+
+// isRejected reports an answer with a 4xx status: the store understood the
+// request and did not apply it.
+func isRejected(err error) bool {
+	var resp *awshttp.ResponseError
+	return errors.As(err, &resp) && resp.HTTPStatusCode() >= http.StatusBadRequest &&
+		resp.HTTPStatusCode() < http.StatusInternalServerError
+}
+
+// neverSent reports a connection that was not made.
+func neverSent(err error) bool {
+	var op *net.OpError
+	return errors.Is(err, syscall.ECONNREFUSED) || (errors.As(err, &op) && op.Op == "dial")
+}

@@ -1,0 +1,273 @@
+package admission
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tidegate/tidegate/internal/localdynamo/fault"
+	"github.com/tidegate/tidegate/pkg/api"
+)
+
+func natsMsg(verb api.Verb, body string) *nats.Msg {
+	m := nats.NewMsg(api.Subject(api.DefaultNamespace, verb))
+	m.Data = []byte(body)
+	return m
+}
+
+// once strikes the next request of an operation with a fault, and no other.
+func once(n *node, operation string, f fault.Fault) {
+	var struck atomic.Bool
+	n.faults.Match(func(op string, _ []byte) fault.Fault {
+		if op == operation && struck.CompareAndSwap(false, true) {
+			return f
+		}
+		return fault.Fault{}
+	})
+}
+
+// always strikes every request of the operations; none named: all.
+func always(n *node, f fault.Fault, operations ...string) {
+	n.faults.Match(func(op string, _ []byte) fault.Fault {
+		for _, o := range operations {
+			if o == op {
+				return f
+			}
+		}
+		if len(operations) == 0 {
+			return f
+		}
+		return fault.Fault{}
+	})
+}
+
+// Every write is tried as applied, refused, failed, and failed but applied:
+// never is a spend applied twice or admitted twice, and whoever is admitted has
+// spent.
+func TestASpendThroughEveryFault(t *testing.T) {
+	for _, write := range []string{"PutItem", "UpdateItem"} { // the create form, the commit form
+		for name, c := range map[string]struct {
+			fault    fault.Fault
+			admitted bool
+			spent    int64
+		}{
+			"applied":                          {fault.Fault{}, true, 1},
+			"throttled, provisioned":           {fault.ThroughputExceeded(fault.Reason{Reason: fault.TableWriteKeyRange}), true, 1},
+			"throttled, on demand":             {fault.Throttling(fault.Reason{Reason: fault.IndexWriteKeyRange}), true, 1},
+			"transaction conflict":             {fault.TransactionConflict(), true, 1},
+			"failed before, no connection":     {fault.Fault{Kind: fault.Unreachable}, false, 0},
+			"failed before, 500":               {fault.InternalError(), false, 0},
+			"failed after, 500":                {fault.InternalErrorAfter(), true, 1},
+			"reply lost":                       {fault.Fault{Kind: fault.ReplyLost}, true, 1},
+			"reply hangs":                      {fault.Fault{Kind: fault.ReplyHangs}, true, 1},
+			"arrives after the caller gave up": {fault.Fault{Kind: fault.Late, Delay: 400 * time.Millisecond}, false, 1},
+		} {
+			t.Run(write+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t)
+				rpmPerDay(t, w, 10)
+				n := w.node(t, Tuning{StoreTimeout: 150 * time.Millisecond})
+				nc := w.connect(t)
+				already := int64(0)
+				if write == "UpdateItem" {
+					require.True(t, acquire(t, nc, one).Allowed)
+					already = 1
+				}
+				once(n, write, c.fault)
+				m := send(t, nc, api.VerbAcquire, one, 2*time.Second)
+				if c.admitted {
+					require.Empty(t, m.Header.Get(api.HeaderErrorCode), string(m.Data))
+				} else {
+					require.Equal(t, api.CodeUnavailable, api.DecodeError(m.Data).Code)
+				}
+				n.faults.Wait()
+				var spent int64
+				if item := w.item(t, "api-key-123", "gpt-4"); item != nil {
+					spent = item.Find("rpm").Consumed/1000 - already
+				}
+				require.Equal(t, c.spent, spent)
+
+				// Service goes on, and the truth is known again.
+				reply := acquire(t, nc, one)
+				require.True(t, reply.Allowed)
+				require.Equal(t, 10-already-spent-1, reply.Limits[0].Available)
+			})
+		}
+	}
+}
+
+// A refused write brings the truth: another node had spent meanwhile.
+func TestASpendAgainstStaleStateIsRefusedAndPlannedAgain(t *testing.T) {
+	w := newWorld(t)
+	rpmPerDay(t, w, 10)
+	a, b := w.node(t, Tuning{}), w.node(t, Tuning{})
+	nc := w.connect(t)
+	body := func(n int) string {
+		return fmt.Sprintf(`{"entity":"e","resource":"gpt-4","consume":{"rpm":%d}}`, n)
+	}
+	admitted := 0
+	for range 40 {
+		if acquire(t, nc, body(1)).Allowed { // any of the two nodes
+			admitted++
+		}
+	}
+	require.Equal(t, 10, admitted)
+	require.EqualValues(t, 10, w.item(t, "e", "gpt-4").Acquires)
+	require.NotZero(t, a.faults.Total().Calls)
+	require.NotZero(t, b.faults.Total().Calls)
+}
+
+// Whatever the store does, an answer comes within the caller's time, by policy;
+// when the store is back, so is the service.
+func TestUnavailablePolicy(t *testing.T) {
+	for name, f := range map[string]fault.Fault{
+		"down":      {Kind: fault.Unreachable},
+		"failing":   fault.InternalError(),
+		"throttled": fault.Throttling(fault.Reason{Reason: fault.TableWriteKeyRange}),
+		"hanging":   {Kind: fault.Late, Delay: 600 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			rpmPerDay(t, w, 1000)
+			n := w.node(t, Tuning{})
+			nc := w.connect(t)
+			require.True(t, acquire(t, nc, one).Allowed)
+			always(n, f)
+			const patience = 300 * time.Millisecond
+			blocked := refusedWithin(t, nc, one, patience)
+			require.Equal(t, api.CodeUnavailable, blocked.Code)
+
+			m := send(t, nc, api.VerbAcquire, strings.Replace(one, `}}`, `},"on_unavailable":"allow"}`, 1), patience)
+			require.JSONEq(t, `{"allowed":true,"lease":"","degraded":true,"limits":[]}`, string(m.Data))
+			unknown := refusedWithin(t, nc, strings.Replace(one, `}}`, `},"on_unavailable":"perhaps"}`, 1), patience)
+			require.Equal(t, api.CodeInvalidPolicy, unknown.Code, "what is wrong with a request never fails open")
+
+			n.faults.Match(nil)
+			require.Eventually(t, func() bool {
+				return send(t, nc, api.VerbAcquire, one, time.Second).Header.Get(api.HeaderErrorCode) == ""
+			}, 5*time.Second, 10*time.Millisecond)
+		})
+	}
+}
+
+// refusedWithin sends a request and requires its refusal before the caller
+// stops waiting.
+func refusedWithin(t *testing.T, nc *nats.Conn, body string, patience time.Duration) *api.Error {
+	t.Helper()
+	m := natsMsg(api.VerbAcquire, body)
+	m.Header.Set(api.HeaderTimeout, api.FormatTimeout(patience))
+	reply, err := nc.RequestMsg(m, 10*patience)
+	require.NoError(t, err)
+	return api.DecodeError(reply.Data)
+}
+
+// The stored policy is remembered through an outage.
+func TestStoredPolicySurvivesTheOutage(t *testing.T) {
+	w := newWorld(t)
+	_, err := w.limits.Set(t.Context(), w.ns, api.LimitsSetRequest{
+		LimitsTarget: api.LimitsTarget{Resource: "gpt-4"}, Limits: []api.Limit{perDay("rpm", 10)}, OnUnavailable: api.PolicyAllow,
+	})
+	require.NoError(t, err)
+	n := w.node(t, Tuning{})
+	nc := w.connect(t)
+	require.True(t, acquire(t, nc, one).Allowed)
+	always(n, fault.Fault{Kind: fault.Unreachable})
+	reply := acquire(t, nc, one)
+	require.True(t, reply.Allowed)
+	require.True(t, reply.Degraded)
+	require.Empty(t, reply.Lease)
+	require.Empty(t, ask[api.AdjustReply](t, nc, api.VerbAdjust, `{"lease":"","deltas":{"rpm":5}}`).Lease)
+	require.True(t, ask[api.ReleaseReply](t, nc, api.VerbRelease, `{"lease":""}`).Released)
+}
+
+// While the store hangs, one bucket's requests do not fill the node's queue.
+func TestOneBucketHoldsAQuarterOfTheQueue(t *testing.T) {
+	w := newWorld(t)
+	rpmPerDay(t, w, 1000)
+	n := w.node(t, Tuning{Queue: 40})
+	nc := w.connect(t)
+	acquire(t, nc, one)
+	acquire(t, nc, strings.Replace(one, "api-key-123", "other", 1))
+	release := make(chan struct{})
+	n.faults.Match(func(_ string, body []byte) fault.Fault {
+		if strings.Contains(string(body), "api-key-123") {
+			<-release
+		}
+		return fault.Fault{}
+	})
+	var shed, answered atomic.Int64
+	var wg sync.WaitGroup
+	for range 30 {
+		wg.Go(func() {
+			m := send(t, nc, api.VerbAcquire, one, 20*time.Second)
+			if m.Header.Get(api.HeaderErrorCode) == "503" {
+				require.Equal(t, api.CodeOverloaded, api.DecodeError(m.Data).Code)
+				if shed.Add(1) == 20 {
+					close(release)
+				}
+				return
+			}
+			answered.Add(1)
+		})
+	}
+	wg.Wait()
+	require.EqualValues(t, 20, shed.Load())
+	require.EqualValues(t, 10, answered.Load())
+	n.faults.Match(nil)
+	require.True(t, acquire(t, nc, strings.Replace(one, "api-key-123", "other", 1)).Allowed)
+}
+
+// Forgetting a bucket is always safe.
+func TestForgottenBucketsAreLearnedAgain(t *testing.T) {
+	w := newWorld(t)
+	w.setLimits(t, api.LimitsTarget{System: true}, perDay("rpm", 3))
+	n := w.node(t, Tuning{Remember: 4})
+	nc := w.connect(t)
+	for round := range 5 {
+		for e := range 12 {
+			reply := acquire(t, nc, fmt.Sprintf(`{"entity":"e%d","resource":"gpt-4","consume":{"rpm":1}}`, e))
+			require.Equal(t, round < 3, reply.Allowed, "entity %d in round %d", e, round)
+		}
+	}
+	require.Equal(t, 4, n.remembered())
+}
+
+// No reply is lost while nodes are replaced one after another.
+func TestRollingRestartLosesNoReply(t *testing.T) {
+	w := newWorld(t)
+	rpmPerDay(t, w, 1_000_000)
+	n := w.node(t, Tuning{})
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	var admitted atomic.Int64
+	for range 8 {
+		nc := w.connect(t)
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if acquire(t, nc, one).Allowed {
+					admitted.Add(1)
+				}
+			}
+		})
+	}
+	for range 5 {
+		next := w.node(t, Tuning{})
+		require.NoError(t, n.stop())
+		n = next
+	}
+	close(stop)
+	wg.Wait()
+	require.Equal(t, admitted.Load(), w.item(t, "api-key-123", "gpt-4").Acquires)
+}

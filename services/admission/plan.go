@@ -1,0 +1,260 @@
+package admission
+
+import (
+	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/table"
+	"github.com/tidegate/tidegate/pkg/api"
+	"github.com/tidegate/tidegate/pkg/bucket"
+	"github.com/tidegate/tidegate/pkg/keys"
+)
+
+// operation is what waits for one bucket shard: an acquire that spends whole
+// tokens, or a settlement of a lease.
+type operation struct {
+	settle  bool
+	amounts api.Amounts // whole tokens; of a settlement positive to spend, negative to give back
+}
+
+// verdict is what a plan says of one operation.
+type verdict uint8
+
+const (
+	// verdictWait: what is known neither admits nor denies it. It waits for the
+	// plan's write, or a read, to bring newer knowledge.
+	verdictWait verdict = iota
+	// verdictCommit: it is part of the write and stands when the write is applied.
+	verdictCommit
+	// verdictDeny: the known state alone is short of it. Needs no write.
+	verdictDeny
+	// verdictDrop: it changes nothing, a credit to limits that are gone. Needs no write.
+	verdictDrop
+)
+
+// view is what a plan is made against.
+type view struct {
+	now      bucket.Instant
+	item     *table.Bucket    // the shard as last seen; where absent, a full one
+	absent   bool             // there is no item: the write creates it
+	fresh    bool             // young enough to deny by
+	settings *limits.Resolved // nil while only settlements wait for an item that is there
+}
+
+// plan is one write and what it means for each operation.
+type plan struct {
+	verdicts []verdict
+	commit   *table.Commit // of an item that is there
+	create   *table.Create // of one that is not; at most one of the two is set
+}
+
+// newPlan decides over the operations in order of arrival: whoever still fits
+// after those before it is in. An operation that only those before it keep out
+// waits, because their write may fail; after it, the state it brings decides.
+func newPlan(v view, operations []operation) plan {
+	d := newDraft(v)
+	p := plan{verdicts: make([]verdict, len(operations))}
+	for i, op := range operations {
+		if op.settle {
+			p.verdicts[i] = d.settle(op.amounts)
+		} else {
+			p.verdicts[i] = d.acquire(op.amounts)
+		}
+	}
+	switch {
+	case d.writes == 0:
+	case v.absent:
+		p.create = d.create()
+	default:
+		p.commit = d.commit()
+	}
+	return p
+}
+
+// draft is a write in the making.
+type draft struct {
+	view
+	limits   []draftLimit
+	writes   int   // operations that are part of it
+	acquires int64 // of these
+	debits   bool  // whether a settlement spends
+}
+
+// draftLimit is one limit of the item in the making of a write.
+type draftLimit struct {
+	*table.Limit
+	window  bucket.Window
+	start   int64 // balance before all operations
+	tally   bucket.Tally
+	active  bool // governed by the settings; a removed limit is not, and is only settled
+	touched bool // part of the write's condition
+}
+
+func newDraft(v view) *draft {
+	d := &draft{view: v, limits: make([]draftLimit, len(v.item.Limits))}
+	for i := range v.item.Limits {
+		l := &v.item.Limits[i]
+		w := l.Window(v.item.Shard(), v.now)
+		d.limits[i] = draftLimit{
+			Limit:  l,
+			window: w,
+			start:  w.Balance(l.Drawn),
+			tally:  bucket.NewTally(w, l.Drawn),
+			active: v.settings == nil || governs(v.settings, l.Name),
+		}
+	}
+	return d
+}
+
+func governs(s *limits.Resolved, limit string) bool {
+	for i := range s.Limits {
+		if s.Limits[i].Name == limit {
+			return true
+		}
+	}
+	return false
+}
+
+// costOf is what the amounts spend of a limit, in millitokens.
+func costOf(amounts api.Amounts, limit string) int64 {
+	tokens, _ := amounts.Get(limit)
+	return tokens * bucket.Milli
+}
+
+func (d *draft) acquire(costs api.Amounts) verdict {
+	short, shortAlone := false, false
+	for i := range d.limits {
+		l := &d.limits[i]
+		if !l.active {
+			continue
+		}
+		cost := costOf(costs, l.Name)
+		short = short || l.tally.Balance() < cost
+		shortAlone = shortAlone || l.start < cost
+	}
+	switch {
+	case short && shortAlone && d.fresh:
+		return verdictDeny
+	case short:
+		return verdictWait
+	}
+	for i := range d.limits {
+		if l := &d.limits[i]; l.active {
+			l.tally.Spend(costOf(costs, l.Name))
+			l.touched = true
+		}
+	}
+	d.writes++
+	d.acquires++
+	return verdictCommit
+}
+
+// settle leaves out limits that the item does not have: nothing is known of
+// them any more.
+func (d *draft) settle(deltas api.Amounts) verdict {
+	settled := false
+	for i := range d.limits {
+		l := &d.limits[i]
+		delta := costOf(deltas, l.Name)
+		switch {
+		case delta == 0:
+			continue
+		case delta > 0:
+			l.tally.Debit(delta)
+			l.touched, settled, d.debits = true, true, true
+		case !d.absent: // a bucket that is not there is full
+			l.tally.Credit(-delta)
+			l.touched, settled = true, true
+		}
+	}
+	if !settled {
+		return verdictDrop
+	}
+	d.writes++
+	return verdictCommit
+}
+
+// debtFills is how deep in debt, in fills, a bucket may be and still carry a
+// ttl: 5 fills to leave the debt and 1 to fill are less than the 7 of its ttl,
+// so that an expired item is a full one.
+const debtFills = 5
+
+// expiry is the write's ttl, and adds the conditions it is true for.
+func (d *draft) expiry() table.TTL {
+	if d.acquires == 0 && !d.debits {
+		return table.TTL{}
+	}
+	if !d.expires() {
+		return table.TTL{Remove: d.item.TTL != 0}
+	}
+	settings := make([]bucket.Limit, len(d.limits))
+	for i := range d.limits {
+		l := &d.limits[i]
+		settings[i] = l.Limit.Limit
+		if d.debits {
+			l.touched = true
+			if !l.tally.CapDebt(debtFills * l.window.Capacity) {
+				return table.TTL{Remove: true}
+			}
+		}
+	}
+	return table.TTL{Set: bucket.TTL(settings, d.now)}
+}
+
+// expires reports whether the item carries a ttl: the limits are not the
+// entity's own for the resource, the bucket has one shard, and no removed limit
+// still has to be remembered. A settlement that knows no settings follows the item.
+func (d *draft) expires() bool {
+	if d.settings == nil {
+		return d.item.TTL != 0
+	}
+	if d.settings.Permanent || d.item.Level != 1 {
+		return false
+	}
+	return len(d.settings.Limits) == len(d.item.Limits)
+}
+
+func (d *draft) commit() *table.Commit {
+	c := &table.Commit{
+		Key:         d.item.Key,
+		Guarded:     d.acquires > 0 || d.debits,
+		Level:       d.item.Level,
+		Fingerprint: d.item.Fingerprint,
+		Acquires:    d.acquires,
+		TTL:         d.expiry(),
+		Limits:      make([]table.LimitChange, 0, len(d.limits)),
+	}
+	for i := range d.limits {
+		if l := &d.limits[i]; l.touched {
+			c.Limits = append(c.Limits, table.LimitChange{Name: l.Name, Change: l.tally.Change(), Consumed: l.tally.Consumed()})
+		}
+	}
+	return c
+}
+
+func (d *draft) create() *table.Create {
+	b := *d.item
+	b.Acquires = d.acquires
+	b.TTL = d.expiry().Set
+	b.Limits = make([]table.Limit, len(d.limits))
+	for i := range d.limits {
+		l := &d.limits[i]
+		b.Limits[i] = table.Limit{Limit: l.Limit.Limit, Drawn: l.tally.Change().Apply(l.Drawn), Consumed: l.tally.Consumed()}
+	}
+	return &table.Create{Bucket: &b}
+}
+
+// fullBucket is the item of a bucket that is not there: full, because a bucket
+// nobody has spent from is full, and an item expires only when it is full again.
+func fullBucket(now bucket.Instant, key keys.Bucket, settings *limits.Resolved) *table.Bucket {
+	b := &table.Bucket{
+		Key:         key,
+		Level:       1,
+		Limits:      make([]table.Limit, len(settings.Limits)),
+		Fingerprint: settings.Fingerprint,
+		Cascade:     settings.Cascade,
+		Parent:      settings.Parent,
+	}
+	for i, l := range settings.Limits {
+		b.Limits[i] = table.Limit{Limit: l, Drawn: l.Window(b.Shard(), now).Full()}
+	}
+	return b
+}

@@ -1,0 +1,154 @@
+package admission
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/pkg/api"
+	"github.com/tidegate/tidegate/pkg/keys"
+)
+
+var errQueueFull = errors.New("the queue is full")
+
+// request is one message from a caller. It is answered exactly once and counts
+// as pending until then.
+type request struct {
+	service     *Service
+	verb        api.Verb
+	namespace   string
+	namespaceID string
+	body        []byte
+	inbox       string
+	received    time.Duration // monotonic
+	deadline    time.Duration // monotonic: the caller stops waiting
+	answered    atomic.Bool
+}
+
+// answerMargin is how long before the caller stops waiting an undecided request
+// is answered: a tenth of the time the caller gives, 50 ms at most.
+func answerMargin(timeout time.Duration) time.Duration {
+	return min(timeout/10, 50*time.Millisecond)
+}
+
+// answerBy is when the answer has to leave.
+func (r *request) answerBy() time.Duration {
+	return r.deadline - answerMargin(r.deadline-r.received)
+}
+
+// call is the request's operation on one bucket shard.
+func (r *request) call(op operation, finish func(result)) *call {
+	return &call{operation: op, deadline: r.deadline, answerBy: r.answerBy(), finish: finish}
+}
+
+// respond answers with a body.
+func (r *request) respond(body []byte) {
+	r.answer(&nats.Msg{Subject: r.inbox, Data: body}, "ok")
+}
+
+// respondAs answers with a body that the metrics count under another outcome.
+func (r *request) respondAs(outcome string, body []byte) {
+	r.answer(&nats.Msg{Subject: r.inbox, Data: body}, outcome)
+}
+
+func (r *request) respondJSON(reply any) {
+	body, err := json.Marshal(reply)
+	if err != nil {
+		r.refuse(asError(err))
+		return
+	}
+	r.respond(body)
+}
+
+// refuse answers with an error.
+func (r *request) refuse(e *api.Error) {
+	r.answer(&nats.Msg{
+		Subject: r.inbox,
+		Header: nats.Header{
+			api.HeaderErrorCode: {strconv.Itoa(e.Status())},
+			api.HeaderError:     {e.Message},
+		},
+		Data: e.JSON(),
+	}, string(e.Code))
+}
+
+func (r *request) answer(m *nats.Msg, outcome string) {
+	if !r.answered.CompareAndSwap(false, true) {
+		return
+	}
+	s := r.service
+	s.metrics.request(string(r.verb), outcome, s.clock.Mono()-r.received)
+	if r.inbox != "" {
+		if err := s.nats.PublishMsg(m); err != nil {
+			s.log.Warn("a reply could not be sent", "verb", r.verb, "error", err)
+		}
+	}
+	s.pending.Add(-1)
+	s.requests.Done()
+}
+
+// asError is how an error inside the service looks on the wire.
+func asError(err error) *api.Error {
+	var coded *api.Error
+	switch {
+	case errors.As(err, &coded):
+		return coded
+	case errors.Is(err, errLate):
+		return api.Errorf(api.CodeDeadlineExceeded, "", "%v", errLate)
+	case errors.Is(err, errQueueFull):
+		return overloaded()
+	case errors.Is(err, errStoreDown), errors.Is(err, errStoreSlow), errors.Is(err, errUnknown),
+		errors.Is(err, errSettingsGet), errors.Is(err, errClockSkewed), errors.Is(err, errClockUnchecked):
+		return unavailable(err)
+	}
+	return api.Errorf(api.CodeInternal, "", "an internal error; the service's log has the details")
+}
+
+// storeError is the answer to a verb that needed the store; what is not the
+// caller's doing is logged.
+func (s *Service) storeError(ctx context.Context, doing string, err error) *api.Error {
+	var coded *api.Error
+	if errors.As(err, &coded) {
+		return coded
+	}
+	s.log.ErrorContext(ctx, "the store failed", "doing", doing, "error", err)
+	return unavailable(errStoreDown)
+}
+
+func unavailable(err error) *api.Error {
+	return api.Errorf(api.CodeUnavailable, "", "%v", err)
+}
+
+func overloaded() *api.Error {
+	return api.Errorf(api.CodeOverloaded, "", "too many requests wait here already: try again in a moment")
+}
+
+// unknownLimitError is the refusal of a limit name the bucket does not have.
+func unknownLimitError(s *limits.Resolved, key keys.Bucket, name string) *api.Error {
+	known := make([]string, len(s.Limits))
+	for i, l := range s.Limits {
+		known[i] = l.Name
+	}
+	return api.Errorf(api.CodeUnknownLimit, "consume."+name, "entity %s has no limit %q on resource %s; it has %s",
+		key.Entity, name, key.Resource, strings.Join(known, ", "))
+}
+
+// unknownLimit is the first limit an acquire names that the settings do not have.
+func unknownLimit(s *limits.Resolved, op operation) string {
+	if op.settle {
+		return ""
+	}
+	for _, a := range op.amounts {
+		if !governs(s, a.Name) {
+			return a.Name
+		}
+	}
+	return ""
+}

@@ -1,0 +1,190 @@
+package admission
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tidegate/tidegate/internal/localdynamo/fault"
+	"github.com/tidegate/tidegate/internal/table"
+	"github.com/tidegate/tidegate/pkg/api"
+)
+
+const tokens500 = `{"entity":"api-key-123","resource":"gpt-4","consume":{"rpm":1,"tpm":500}}`
+
+func adjustBody(lease, deltas string) string {
+	return fmt.Sprintf(`{"lease":%q,"deltas":%s}`, lease, deltas)
+}
+func releaseBody(lease string) string { return fmt.Sprintf(`{"lease":%q}`, lease) }
+
+func tpmWorld(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t)
+	w.setLimits(t, api.LimitsTarget{Resource: "gpt-4"}, perDay("rpm", 10), perDay("tpm", 1000))
+	return w
+}
+
+func (w *world) consumed(t *testing.T, limit string) int64 {
+	t.Helper()
+	return w.item(t, "api-key-123", "gpt-4").Find(limit).Consumed / 1000
+}
+
+func TestAdjustAndRelease(t *testing.T) {
+	w := tpmWorld(t)
+	w.node(t, Tuning{})
+	nc := w.connect(t)
+	first := acquire(t, nc, tokens500).Lease
+	more := ask[api.AdjustReply](t, nc, api.VerbAdjust, adjustBody(first, `{"tpm":700}`))
+	require.EqualValues(t, -200, more.Limits[1].Available, "a debit may go into debt")
+	require.NotEqual(t, first, more.Lease)
+	require.EqualValues(t, 1200, w.consumed(t, "tpm"))
+	require.False(t, acquire(t, nc, `{"entity":"api-key-123","resource":"gpt-4","consume":{"rpm":1}}`).Allowed, "debt blocks")
+
+	less := ask[api.AdjustReply](t, nc, api.VerbAdjust, adjustBody(more.Lease, `{"tpm":-900}`))
+	require.EqualValues(t, 700, less.Limits[1].Available)
+	require.True(t, ask[api.ReleaseReply](t, nc, api.VerbRelease, releaseBody(less.Lease)).Released)
+	require.EqualValues(t, 0, w.consumed(t, "tpm"))
+	require.EqualValues(t, 0, w.consumed(t, "rpm"))
+	require.EqualValues(t, 1, w.item(t, "api-key-123", "gpt-4").Acquires)
+}
+
+// A settlement happens once: a repeat gets the same answer, another operation on
+// the same token is a conflict.
+func TestSettlementsHappenOnce(t *testing.T) {
+	w := tpmWorld(t)
+	w.node(t, Tuning{})
+	w.node(t, Tuning{})
+	nc := w.connect(t)
+	lease := acquire(t, nc, tokens500).Lease
+	first := ask[api.AdjustReply](t, nc, api.VerbAdjust, adjustBody(lease, `{"tpm":-100}`))
+	for range 5 {
+		again := ask[api.AdjustReply](t, nc, api.VerbAdjust, adjustBody(lease, `{"tpm":-100}`))
+		require.Equal(t, first, again)
+	}
+	require.Equal(t, api.CodeLeaseConflict, refused(t, nc, api.VerbAdjust, adjustBody(lease, `{"tpm":-99}`), time.Second).Code)
+	require.Equal(t, api.CodeLeaseConflict, refused(t, nc, api.VerbRelease, releaseBody(lease), time.Second).Code)
+	require.EqualValues(t, 400, w.consumed(t, "tpm"))
+	for range 3 {
+		require.True(t, ask[api.ReleaseReply](t, nc, api.VerbRelease, releaseBody(first.Lease)).Released)
+	}
+	require.EqualValues(t, 0, w.consumed(t, "tpm"))
+}
+
+func TestSettlementsThroughEveryFault(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault          fault.Fault
+		credit, debit  bool  // whether it is answered as done
+		given, charged int64 // what the item shows
+	}{
+		"applied":                          {fault.Fault{}, true, true, 100, 100},
+		"throttled":                        {fault.Throttling(), true, true, 100, 100},
+		"no connection":                    {fault.Fault{Kind: fault.Unreachable}, false, false, 0, 0},
+		"failed before":                    {fault.InternalError(), false, true, 0, 100},
+		"failed after":                     {fault.InternalErrorAfter(), true, true, 100, 100},
+		"reply lost":                       {fault.Fault{Kind: fault.ReplyLost}, true, true, 100, 100},
+		"arrives after the caller gave up": {fault.Fault{Kind: fault.Late, Delay: 400 * time.Millisecond}, false, true, 100, 200},
+	} {
+		for kind, sign := range map[string]int{"credit": -1, "debit": 1} {
+			t.Run(name+"/"+kind, func(t *testing.T) {
+				t.Parallel()
+				w := tpmWorld(t)
+				n := w.node(t, Tuning{StoreTimeout: 150 * time.Millisecond})
+				nc := w.connect(t)
+				lease := acquire(t, nc, tokens500).Lease
+				once(n, "UpdateItem", c.fault)
+				m := send(t, nc, api.VerbAdjust, adjustBody(lease, fmt.Sprintf(`{"tpm":%d}`, 100*sign)), 2*time.Second)
+				n.faults.Wait()
+				done, want := c.credit, 500-c.given
+				if sign > 0 {
+					done, want = c.debit, 500+c.charged
+				}
+				require.Equal(t, done, m.Header.Get(api.HeaderErrorCode) == "", string(m.Data))
+				require.Equal(t, want, w.consumed(t, "tpm"))
+			})
+		}
+	}
+}
+
+// What certainly was not written may be tried again; what may have been is not
+// given back a second time.
+func TestRepeatsOfFailedCredits(t *testing.T) {
+	w := tpmWorld(t)
+	n := w.node(t, Tuning{StoreTimeout: 150 * time.Millisecond})
+	nc := w.connect(t)
+	lease := acquire(t, nc, tokens500).Lease
+	credit := adjustBody(lease, `{"tpm":-100}`)
+
+	once(n, "UpdateItem", fault.Fault{Kind: fault.Unreachable})
+	require.Equal(t, api.CodeUnavailable, refused(t, nc, api.VerbAdjust, credit, time.Second).Code)
+	second := ask[api.AdjustReply](t, nc, api.VerbAdjust, credit).Lease
+	require.EqualValues(t, 400, w.consumed(t, "tpm"))
+
+	once(n, "UpdateItem", fault.InternalError())
+	credit = adjustBody(second, `{"tpm":-100}`)
+	require.Equal(t, api.CodeUnavailable, refused(t, nc, api.VerbAdjust, credit, 3*time.Second).Code)
+	require.Equal(t, api.CodeLeaseConflict, refused(t, nc, api.VerbAdjust, credit, 3*time.Second).Code)
+	require.EqualValues(t, 400, w.consumed(t, "tpm"))
+}
+
+func TestExpiredLeasesGiveNothingBack(t *testing.T) {
+	w := tpmWorld(t)
+	w.node(t, Tuning{CreditWindow: time.Millisecond})
+	nc := w.connect(t)
+	lease, other := acquire(t, nc, tokens500).Lease, acquire(t, nc, tokens500).Lease
+	require.Eventually(t, func() bool {
+		m := send(t, nc, api.VerbRelease, releaseBody(lease), time.Second)
+		return api.DecodeError(m.Data).Code == api.CodeExpiredLease
+	}, 5*time.Second, 5*time.Millisecond)
+	require.NotEmpty(t, ask[api.AdjustReply](t, nc, api.VerbAdjust, adjustBody(other, `{"tpm":1}`)).Lease, "debits never end")
+}
+
+func TestLeasesOfAnotherNamespaceAreForeign(t *testing.T) {
+	w := tpmWorld(t)
+	n := w.node(t, Tuning{})
+	nc := w.connect(t)
+	l := testLease()
+	l.Namespace = "BBBBBBBBBBE"
+	token, err := n.keyring.signing().seal(l)
+	require.NoError(t, err)
+	require.Equal(t, api.CodeInvalidLease, refused(t, nc, api.VerbRelease, releaseBody(token), time.Second).Code)
+}
+
+// A bucket that is gone is full: a credit has nothing to fill, a debit makes it anew.
+func TestSettlingABucketThatIsGone(t *testing.T) {
+	w := tpmWorld(t)
+	w.node(t, Tuning{})
+	nc := w.connect(t)
+	for deltas, want := range map[string]int64{`{"tpm":-100}`: 0, `{"tpm":100}`: 100} {
+		lease := acquire(t, nc, tokens500).Lease
+		w.remove(t, "api-key-123", "gpt-4")
+		require.NotEmpty(t, ask[api.AdjustReply](t, nc, api.VerbAdjust, adjustBody(lease, deltas)).Lease)
+		if item := w.item(t, "api-key-123", "gpt-4"); want > 0 {
+			require.Equal(t, want*1000, item.Find("tpm").Consumed)
+			w.remove(t, "api-key-123", "gpt-4")
+		} else {
+			require.Nil(t, item)
+		}
+	}
+}
+
+// Debts saturate instead of wrapping.
+func TestDebtsSaturate(t *testing.T) {
+	w := tpmWorld(t)
+	w.node(t, Tuning{})
+	nc := w.connect(t)
+	lease := acquire(t, nc, tokens500).Lease
+	for range 4 {
+		reply := ask[api.AdjustReply](t, nc, api.VerbAdjust, adjustBody(lease, fmt.Sprintf(`{"tpm":%d}`, int64(api.MaxAmount))))
+		lease = reply.Lease
+		require.GreaterOrEqual(t, reply.Limits[1].Available, -int64(1<<50)/1000-1)
+	}
+}
+
+func (w *world) remove(t *testing.T, entity, resource string) {
+	t.Helper()
+	key := w.item(t, entity, resource).Key
+	_, err := w.client.DeleteItem(t.Context(), deleteInput(table.KeyItem(key.Key())))
+	require.NoError(t, err)
+}

@@ -1,0 +1,183 @@
+package admission
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/localdynamo"
+	"github.com/tidegate/tidegate/internal/localdynamo/fault"
+	"github.com/tidegate/tidegate/internal/namespace"
+	"github.com/tidegate/tidegate/internal/table"
+	"github.com/tidegate/tidegate/pkg/api"
+	"github.com/tidegate/tidegate/pkg/keys"
+)
+
+const testTable = "tidegate"
+
+// world is a store and a NATS server, both real and embedded, for nodes under test.
+type world struct {
+	engine *localdynamo.Engine
+	client *dynamodb.Client // beside all faults
+	nats   *server.Server
+	limits *limits.Store
+	ns     string // id of the default namespace
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{engine: localdynamo.New(localdynamo.Options{Now: time.Now})}
+	w.client = dynamodb.NewFromConfig(localdynamo.Config(w.engine.HTTPClient(), "us-east-1"))
+	require.NoError(t, table.CreateTable(t.Context(), w.client, testTable))
+	var err error
+	w.ns, err = namespace.NewRegistry(w.client, testTable).Ensure(t.Context(), api.DefaultNamespace)
+	require.NoError(t, err)
+	w.limits = limits.NewStore(w.client, testTable)
+
+	w.nats, err = server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
+	})
+	require.NoError(t, err)
+	w.nats.Start()
+	t.Cleanup(func() { w.nats.Shutdown(); w.nats.WaitForShutdown() })
+	require.True(t, w.nats.ReadyForConnections(10*time.Second))
+	return w
+}
+
+// connect opens a caller's connection.
+func (w *world) connect(t *testing.T) *nats.Conn {
+	t.Helper()
+	nc, err := nats.Connect(w.nats.ClientURL())
+	require.NoError(t, err)
+	t.Cleanup(nc.Close)
+	return nc
+}
+
+// node is an admission node with faults between it and the store.
+type node struct {
+	*Service
+	faults  *fault.Transport
+	metrics *prometheus.Registry
+	stop    func() error // gracefully; the error of Run
+}
+
+func systemClock() Clock {
+	start := time.Now()
+	return func() Reading {
+		now := time.Now()
+		return Reading{Wall: now.Round(0), Mono: now.Sub(start)}
+	}
+}
+
+func (w *world) node(t *testing.T, tuning Tuning) *node {
+	t.Helper()
+	return w.nodeWith(t, tuning, fault.Options{})
+}
+
+func (w *world) nodeWith(t *testing.T, tuning Tuning, faults fault.Options) *node {
+	t.Helper()
+	faults.Next, faults.Now = w.engine.HTTPClient(), time.Now
+	n := &node{faults: fault.New(faults), metrics: prometheus.NewRegistry()}
+	nc, err := nats.Connect(w.nats.ClientURL())
+	require.NoError(t, err)
+	n.Service, err = New(Config{
+		NATS: nc, DynamoDB: localdynamo.Config(n.faults, "us-east-1"), Table: testTable, Clock: systemClock(),
+		Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Metrics: n.metrics, Version: "0.0.0", Tuning: tuning,
+	})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	var ended error
+	go func() { defer close(done); ended = n.Run(ctx) }()
+	n.stop = func() error {
+		cancel()
+		<-done
+		return ended
+	}
+	t.Cleanup(func() { _ = n.stop() })
+	select {
+	case <-n.Ready():
+	case <-done:
+		require.NoError(t, ended)
+	}
+	return n
+}
+
+// setLimits stores limits of one level, capacity = refill amount, per day
+// unless a period in seconds is given.
+func (w *world) setLimits(t *testing.T, target api.LimitsTarget, ls ...api.Limit) {
+	t.Helper()
+	_, err := w.limits.Set(t.Context(), w.ns, api.LimitsSetRequest{LimitsTarget: target, Limits: ls})
+	require.NoError(t, err)
+}
+
+func perDay(name string, tokens int64) api.Limit {
+	return api.Limit{Name: name, Capacity: tokens, RefillAmount: tokens, RefillPeriodSeconds: 86400}
+}
+
+// item reads a bucket as the store has it, nil for none.
+func (w *world) item(t *testing.T, entity, resource string) *table.Bucket {
+	t.Helper()
+	key := keys.Bucket{Namespace: w.ns, Entity: entity, Resource: resource}
+	out, err := w.client.GetItem(t.Context(), table.ReadInput(testTable, key.Key()))
+	require.NoError(t, err)
+	if len(out.Item) == 0 {
+		return nil
+	}
+	b, err := table.DecodeBucket(out.Item)
+	require.NoError(t, err)
+	return b
+}
+
+// send is one request as any NATS client would make it.
+func send(t testing.TB, nc *nats.Conn, verb api.Verb, body string, timeout time.Duration) *nats.Msg {
+	t.Helper()
+	m := nats.NewMsg(api.Subject(api.DefaultNamespace, verb))
+	m.Data = []byte(body)
+	m.Header.Set(api.HeaderTimeout, strconv.FormatInt(timeout.Milliseconds(), 10))
+	reply, err := nc.RequestMsg(m, timeout+5*time.Second)
+	require.NoError(t, err)
+	return reply
+}
+
+// ask sends a request that must not be refused and decodes its reply.
+func ask[T any](t testing.TB, nc *nats.Conn, verb api.Verb, body string) T {
+	t.Helper()
+	m := send(t, nc, verb, body, 5*time.Second)
+	require.Empty(t, m.Header.Get(api.HeaderErrorCode), "refused: %s", m.Data)
+	var reply T
+	require.NoError(t, json.Unmarshal(m.Data, &reply), string(m.Data))
+	return reply
+}
+
+// refused sends a request that must be refused and returns the error.
+func refused(t testing.TB, nc *nats.Conn, verb api.Verb, body string, timeout time.Duration) *api.Error {
+	t.Helper()
+	m := send(t, nc, verb, body, timeout)
+	require.NotEmpty(t, m.Header.Get(api.HeaderErrorCode), "answered: %s", m.Data)
+	e := api.DecodeError(m.Data)
+	require.Equal(t, strconv.Itoa(e.Status()), m.Header.Get(api.HeaderErrorCode))
+	require.Equal(t, e.Message, m.Header.Get(api.HeaderError))
+	return e
+}
+
+func acquire(t testing.TB, nc *nats.Conn, body string) api.AcquireReply {
+	t.Helper()
+	return ask[api.AcquireReply](t, nc, api.VerbAcquire, body)
+}
+
+func deleteInput(key table.Item) *dynamodb.DeleteItemInput {
+	name := testTable
+	return &dynamodb.DeleteItemInput{TableName: &name, Key: key}
+}
