@@ -59,14 +59,14 @@ fuzz: ## run every fuzz target for FUZZTIME (10s)
 	done
 
 .PHONY: test-dynoxide
-test-dynoxide: ## run the store's and admission's suites against another engine, dynoxide
-	DYNOXIDE=$$(scripts/get-dynoxide $(DYNOXIDE_VERSION) $(CACHE)/dynoxide) \
-		$(GO) test -count=1 -tags dynoxide -run 'TestDynoxide' ./services/admission
+test-dynoxide: ## run admission's suite against an independent engine, dynoxide; needs npm
+	scripts/with-dynoxide "$$(scripts/get-dynoxide $(DYNOXIDE_VERSION) $(CACHE)/dynoxide)" \
+		$(GO) test -count=1 -timeout 10m ./services/admission
 
 .PHONY: test-dynamodb-local
-test-dynamodb-local: ## the same against DynamoDB Local; its licence wants an AWS account: read scripts/get-dynamodb-local
-	DYNAMODB_LOCAL=$$(scripts/get-dynamodb-local $(CACHE)/dynamodb-local) \
-		$(GO) test -count=1 -tags dynamodblocal -run 'TestDynamoDBLocal' ./services/admission
+test-dynamodb-local: ## the same against DynamoDB Local; read scripts/get-dynamodb-local first: its licence
+	scripts/with-dynamodb-local "$$(scripts/get-dynamodb-local $(CACHE)/dynamodb-local)" \
+		$(GO) test -count=1 -timeout 20m ./services/admission
 
 .PHONY: clean
 clean: ## remove what was built and fetched

@@ -67,9 +67,7 @@ func (p Pool) RetryAfter(cost int64, now Instant) (ms int64, ok bool) {
 func (p Pool) fullAt(now Instant) Instant {
 	latest := now
 	for i := range p.Shards {
-		s := &p.Shards[i]
-		need := s.Drawn + s.Share(p.Limit.Capacity) // of the shard's refill count
-		latest = max(latest, p.Limit.reached(need*int64(s.Count)-int64(s.Index)))
+		latest = max(latest, p.Limit.fullAt(p.Shards[i].Shard, p.Shards[i].Drawn))
 	}
 	return latest
 }

@@ -1,6 +1,6 @@
 package bucket
 
-// Sync is what new settings do to the drawn count of a limit that is present:
+// SyncDrawn is what new settings do to the drawn count of a limit that is present:
 // the difference of the refill counts is added, so that the balance stays. A
 // raised capacity fills from what overflowed, then at its rate; a lowered one
 // binds at once.

@@ -19,6 +19,28 @@ func (l Limit) Window(s Shard, now Instant) Window {
 	return Window{Refilled: s.Share(l.Refilled(now)), Capacity: s.Share(l.Capacity)}
 }
 
+// WindowNear is the window to plan a write by when others may write too. A shard
+// that went idle at most grace milliseconds ago is looked at as of the moment
+// before: there it is busy, and what others spend meanwhile keeps it busy, so
+// that the plan stays right; as of now it is idle, and the first spend of
+// somebody else makes it busy. Planning in the past adds at most grace × rate to
+// what is admitted, as a clock that is behind by grace does.
+func (l Limit) WindowNear(s Shard, now Instant, drawn, grace int64) Window {
+	w := l.Window(s, now)
+	if !w.Idle(drawn) {
+		return w
+	}
+	if busy := l.fullAt(s, drawn+1) - 1; busy >= now-Instant(grace) {
+		return l.Window(s, busy)
+	}
+	return w
+}
+
+// fullAt is the least instant at which a shard of this drawn count is full.
+func (l Limit) fullAt(s Shard, drawn int64) Instant {
+	return l.reached((drawn+s.Share(l.Capacity))*int64(s.Count) - int64(s.Index))
+}
+
 // Balance is what the shard holds, in millitokens; negative is debt.
 func (w Window) Balance(drawn int64) int64 { return min(w.Capacity, w.Refilled-drawn) }
 

@@ -69,7 +69,7 @@ func TestExactlyTheCapacityIsAdmitted(t *testing.T) {
 					continue
 				}
 				denied.Add(1)
-				require.Greater(t, reply.RetryAfterMs, int64(0))
+				require.Positive(t, reply.RetryAfterMs)
 				require.LessOrEqual(t, reply.RetryAfterMs, int64(864_000), "one token of 100 per day takes 864 s")
 			}
 		})

@@ -2,7 +2,9 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"math"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +18,11 @@ import (
 
 // maxDenialAge is how old a known state may be to deny by (DESIGN promise P2).
 const maxDenialAge = time.Second
+
+// planGrace bounds how far in the past a full shard is planned for, so that
+// nodes that write one ample bucket do not fail each other's conditions. Each
+// plan draws from the upper half of it, so that nodes do not move on together.
+const planGrace = 50 * time.Millisecond
 
 // never is a moment that does not come.
 const never = time.Duration(math.MaxInt64)
@@ -225,7 +232,7 @@ func (c *committer) step(ctx context.Context) {
 	}
 	now, err := c.node.clock.Now()
 	switch {
-	case err == errClockSkewed:
+	case errors.Is(err, errClockSkewed):
 		c.fail(calls, err)
 		return
 	case err != nil || (c.known == nil && !c.absent && !acquires):
@@ -253,7 +260,11 @@ func needSettings(calls []*call) bool {
 // view is what the flight knows, for a plan. A bucket never seen is taken for
 // absent: the create form needs no state, and is refused with the truth.
 func (c *committer) view(now bucket.Instant, acquires bool) view {
-	v := view{now: now, item: c.known, fresh: c.node.clock.Mono()-c.seenAt <= maxDenialAge}
+	v := view{
+		now: now, item: c.known,
+		fresh: c.node.clock.Mono()-c.seenAt <= maxDenialAge,
+		grace: (planGrace/2 + rand.N(planGrace/2)).Milliseconds(),
+	}
 	if acquires || c.known == nil {
 		v.settings = c.settings.Load()
 	}

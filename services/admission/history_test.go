@@ -101,6 +101,7 @@ func setHistoryLimits(t *testing.T, w *world, capacity int64, extra bool) {
 }
 
 func (h *history) work(t *testing.T, nc *nats.Conn, random *rand.Rand) {
+	t.Helper()
 	for range rounds {
 		cost := 1 + random.Int64N(4)
 		lease := h.acquire(t, nc, cost)
@@ -124,6 +125,7 @@ func both(lease string, delta int64) string {
 }
 
 func (h *history) acquire(t *testing.T, nc *nats.Conn, cost int64) (lease string) {
+	t.Helper()
 	m := send(t, nc, api.VerbAcquire, fmt.Sprintf(`{"entity":"e","resource":"gpt-4","consume":{"rpm":%d,"tpm":%d}}`, cost, cost*tpmPerRPM), 3*time.Second)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -151,6 +153,7 @@ func (h *history) acquire(t *testing.T, nc *nats.Conn, cost int64) (lease string
 
 // settle sends a settlement, perhaps twice: a repeat never counts again.
 func (h *history) settle(t *testing.T, nc *nats.Conn, verb api.Verb, body string, delta int64, twice bool) {
+	t.Helper()
 	m := send(t, nc, verb, body, 3*time.Second)
 	done := m.Header.Get(api.HeaderErrorCode) == ""
 	if twice {

@@ -81,8 +81,10 @@ func (s *Service) gauges(reg prometheus.Registerer) error {
 	}{
 		{"tidegate_admission_pending_requests", "Requests that wait for their answer.", func() float64 { return float64(s.pending.Load()) }},
 		{"tidegate_admission_remembered_buckets", "Bucket states in memory.", func() float64 { return float64(s.remembered()) }},
-		{"tidegate_admission_clock_correction_seconds", "How far this node's clock is known to be ahead of the store's; beyond 2 s it stops writing.",
-			func() float64 { return s.clock.Correction().Seconds() }},
+		{
+			"tidegate_admission_clock_correction_seconds", "How far this node's clock is known to be ahead of the store's; beyond 2 s it stops writing.",
+			func() float64 { return s.clock.Correction().Seconds() },
+		},
 	} {
 		if err := reg.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: g.name, Help: g.help}, g.value)); err != nil {
 			return err

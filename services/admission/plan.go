@@ -36,6 +36,7 @@ type view struct {
 	item     *table.Bucket    // the shard as last seen; where absent, a full one
 	absent   bool             // there is no item: the write creates it
 	fresh    bool             // young enough to deny by
+	grace    int64            // milliseconds; see bucket.Limit.WindowNear
 	settings *limits.Resolved // nil while only settlements wait for an item that is there
 }
 
@@ -92,7 +93,7 @@ func newDraft(v view) *draft {
 	d := &draft{view: v, limits: make([]draftLimit, len(v.item.Limits))}
 	for i := range v.item.Limits {
 		l := &v.item.Limits[i]
-		w := l.Window(v.item.Shard(), v.now)
+		w := l.WindowNear(v.item.Shard(), v.now, l.Drawn, v.grace)
 		d.limits[i] = draftLimit{
 			Limit:  l,
 			window: w,

@@ -118,7 +118,7 @@ func TestPlanProperties(t *testing.T) {
 			})
 		}
 		now := testNow + bucket.Instant(rapid.Int64Range(0, 1_000_000).Draw(t, "now"))
-		v := view{now: now, item: fullBucket(now, testKey(), s), fresh: rapid.Bool().Draw(t, "fresh"), settings: s}
+		v := view{now: now, item: fullBucket(now, testKey(), s), fresh: rapid.Bool().Draw(t, "fresh"), settings: s, grace: rapid.Int64Range(0, 50).Draw(t, "grace")}
 		if v.absent = rapid.Bool().Draw(t, "absent"); !v.absent {
 			for i := range v.item.Limits {
 				v.item.Limits[i].Drawn += rapid.Int64Range(-20_000, 400_000).Draw(t, "drawn")
@@ -150,7 +150,7 @@ func checkVerdicts(t *rapid.T, v view, operations []operation, p plan) []int64 {
 	drawn := make([]int64, len(v.item.Limits))
 	windows := make([]bucket.Window, len(v.item.Limits))
 	for i, l := range v.item.Limits {
-		drawn[i], windows[i] = l.Drawn, l.Window(v.item.Shard(), v.now)
+		drawn[i], windows[i] = l.Drawn, l.WindowNear(v.item.Shard(), v.now, l.Drawn, v.grace)
 	}
 	short := func(counts func(i int) int64, op operation) bool {
 		for i, l := range v.item.Limits {

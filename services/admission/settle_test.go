@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
@@ -185,6 +186,6 @@ func TestDebtsSaturate(t *testing.T) {
 func (w *world) remove(t *testing.T, entity, resource string) {
 	t.Helper()
 	key := w.item(t, entity, resource).Key
-	_, err := w.client.DeleteItem(t.Context(), deleteInput(table.KeyItem(key.Key())))
+	_, err := w.client.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{TableName: &w.table, Key: table.KeyItem(key.Key())})
 	require.NoError(t, err)
 }

@@ -2,13 +2,17 @@ package admission
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
-	"io"
 	"log/slog"
+	"net/http"
+	"os"
 	"strconv"
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -24,11 +28,17 @@ import (
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-const testTable = "tidegate"
+// otherEngine names the environment variable with the address of another
+// DynamoDB-compatible engine to run the suite against: make test-dynoxide and
+// make test-dynamodb-local set it.
+const otherEngine = "TIDEGATE_TEST_DYNAMODB"
 
-// world is a store and a NATS server, both real and embedded, for nodes under test.
+// world is a store and a NATS server for nodes under test, both real and, unless
+// another engine is named, embedded.
 type world struct {
-	engine *localdynamo.Engine
+	next   http.RoundTripper               // to the store
+	config func(aws.HTTPClient) aws.Config // of clients that reach it through something
+	table  string
 	client *dynamodb.Client // beside all faults
 	nats   *server.Server
 	limits *limits.Store
@@ -37,13 +47,20 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{engine: localdynamo.New(localdynamo.Options{Now: time.Now})}
-	w.client = dynamodb.NewFromConfig(localdynamo.Config(w.engine.HTTPClient(), "us-east-1"))
-	require.NoError(t, table.CreateTable(t.Context(), w.client, testTable))
+	w := &world{table: "tidegate"}
+	if endpoint := os.Getenv(otherEngine); endpoint != "" {
+		w.useEngine(endpoint)
+	} else {
+		engine := localdynamo.New(localdynamo.Options{Now: time.Now})
+		w.next = engine.HTTPClient()
+		w.config = func(c aws.HTTPClient) aws.Config { return localdynamo.Config(c, "us-east-1") }
+	}
+	w.client = dynamodb.NewFromConfig(w.config(&http.Client{Transport: w.next}))
+	require.NoError(t, table.CreateTable(t.Context(), w.client, w.table))
 	var err error
-	w.ns, err = namespace.NewRegistry(w.client, testTable).Ensure(t.Context(), api.DefaultNamespace)
+	w.ns, err = namespace.NewRegistry(w.client, w.table).Ensure(t.Context(), api.DefaultNamespace)
 	require.NoError(t, err)
-	w.limits = limits.NewStore(w.client, testTable)
+	w.limits = limits.NewStore(w.client, w.table)
 
 	w.nats, err = server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
@@ -53,6 +70,19 @@ func newWorld(t *testing.T) *world {
 	t.Cleanup(func() { w.nats.Shutdown(); w.nats.WaitForShutdown() })
 	require.True(t, w.nats.ReadyForConnections(10*time.Second))
 	return w
+}
+
+// useEngine reaches an engine over loopback; a table of its own keeps the tests
+// apart that run at the same time.
+func (w *world) useEngine(endpoint string) {
+	w.next = &http.Transport{MaxIdleConnsPerHost: 64}
+	w.config = func(c aws.HTTPClient) aws.Config {
+		return aws.Config{
+			Region: "us-east-1", HTTPClient: c, BaseEndpoint: &endpoint,
+			Credentials: credentials.NewStaticCredentialsProvider("tidegate", "tidegate", ""),
+		}
+	}
+	w.table = "tidegate-" + rand.Text()
 }
 
 // connect opens a caller's connection.
@@ -87,13 +117,13 @@ func (w *world) node(t *testing.T, tuning Tuning) *node {
 
 func (w *world) nodeWith(t *testing.T, tuning Tuning, faults fault.Options) *node {
 	t.Helper()
-	faults.Next, faults.Now = w.engine.HTTPClient(), time.Now
+	faults.Next, faults.Now = w.next, time.Now
 	n := &node{faults: fault.New(faults), metrics: prometheus.NewRegistry()}
 	nc, err := nats.Connect(w.nats.ClientURL())
 	require.NoError(t, err)
 	n.Service, err = New(Config{
-		NATS: nc, DynamoDB: localdynamo.Config(n.faults, "us-east-1"), Table: testTable, Clock: systemClock(),
-		Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Metrics: n.metrics, Version: "0.0.0", Tuning: tuning,
+		NATS: nc, DynamoDB: w.config(n.faults), Table: w.table, Clock: systemClock(),
+		Log: slog.New(slog.DiscardHandler), Metrics: n.metrics, Version: "0.0.0", Tuning: tuning,
 	})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -130,7 +160,7 @@ func perDay(name string, tokens int64) api.Limit {
 func (w *world) item(t *testing.T, entity, resource string) *table.Bucket {
 	t.Helper()
 	key := keys.Bucket{Namespace: w.ns, Entity: entity, Resource: resource}
-	out, err := w.client.GetItem(t.Context(), table.ReadInput(testTable, key.Key()))
+	out, err := w.client.GetItem(t.Context(), table.ReadInput(w.table, key.Key()))
 	require.NoError(t, err)
 	if len(out.Item) == 0 {
 		return nil
@@ -141,7 +171,7 @@ func (w *world) item(t *testing.T, entity, resource string) *table.Bucket {
 }
 
 // send is one request as any NATS client would make it.
-func send(t testing.TB, nc *nats.Conn, verb api.Verb, body string, timeout time.Duration) *nats.Msg {
+func send(t *testing.T, nc *nats.Conn, verb api.Verb, body string, timeout time.Duration) *nats.Msg {
 	t.Helper()
 	m := nats.NewMsg(api.Subject(api.DefaultNamespace, verb))
 	m.Data = []byte(body)
@@ -152,7 +182,7 @@ func send(t testing.TB, nc *nats.Conn, verb api.Verb, body string, timeout time.
 }
 
 // ask sends a request that must not be refused and decodes its reply.
-func ask[T any](t testing.TB, nc *nats.Conn, verb api.Verb, body string) T {
+func ask[T any](t *testing.T, nc *nats.Conn, verb api.Verb, body string) T {
 	t.Helper()
 	m := send(t, nc, verb, body, 5*time.Second)
 	require.Empty(t, m.Header.Get(api.HeaderErrorCode), "refused: %s", m.Data)
@@ -162,7 +192,7 @@ func ask[T any](t testing.TB, nc *nats.Conn, verb api.Verb, body string) T {
 }
 
 // refused sends a request that must be refused and returns the error.
-func refused(t testing.TB, nc *nats.Conn, verb api.Verb, body string, timeout time.Duration) *api.Error {
+func refused(t *testing.T, nc *nats.Conn, verb api.Verb, body string, timeout time.Duration) *api.Error {
 	t.Helper()
 	m := send(t, nc, verb, body, timeout)
 	require.NotEmpty(t, m.Header.Get(api.HeaderErrorCode), "answered: %s", m.Data)
@@ -172,12 +202,7 @@ func refused(t testing.TB, nc *nats.Conn, verb api.Verb, body string, timeout ti
 	return e
 }
 
-func acquire(t testing.TB, nc *nats.Conn, body string) api.AcquireReply {
+func acquire(t *testing.T, nc *nats.Conn, body string) api.AcquireReply {
 	t.Helper()
 	return ask[api.AcquireReply](t, nc, api.VerbAcquire, body)
-}
-
-func deleteInput(key table.Item) *dynamodb.DeleteItemInput {
-	name := testTable
-	return &dynamodb.DeleteItemInput{TableName: &name, Key: key}
 }
