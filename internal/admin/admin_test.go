@@ -175,7 +175,7 @@ func TestBadRequestsChangeNothing(t *testing.T) {
 		"get no level":   {api.VerbLimitsGet, `{}`, api.CodeMissingField, ""},
 		"delete a lot":   {api.VerbLimitsDelete, `{"system":true,"entity":"alice"}`, api.CodeUnknownField, "system"},
 		"bad page":       {api.VerbLimitsList, `{"limit":0}`, api.CodeInvalidAmount, "limit"},
-		"bad cursor":     {api.VerbLimitsList, `{"cursor":"x"}`, api.CodeNotFound, "cursor"},
+		"bad cursor":     {api.VerbLimitsList, `{"cursor":"x"}`, api.CodeInvalidCursor, "cursor"},
 		"resolve nobody": {api.VerbLimitsResolve, `{"resource":"gpt-4"}`, api.CodeMissingField, "entity"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -83,7 +83,7 @@ func startOf(text string, steps []step) (position, error) {
 	if text == "" {
 		return position{}, nil
 	}
-	bad := api.Errorf(api.CodeNotFound, "cursor", "this list has no such page: begin again without a cursor")
+	bad := api.Errorf(api.CodeInvalidCursor, "cursor", "this list has no such page: begin again without a cursor")
 	b, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil {
 		return position{}, bad

@@ -169,7 +169,7 @@ func TestForgedCursorsAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
 			_, err := f.store.List(t.Context(), ns, api.LimitsListRequest{Cursor: cursor})
-			require.Equal(t, "cursor", requireCode(t, api.CodeNotFound, err).Field)
+			require.Equal(t, "cursor", requireCode(t, api.CodeInvalidCursor, err).Field)
 			require.Zero(t, f.Calls(""))
 		})
 	}

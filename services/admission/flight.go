@@ -47,7 +47,7 @@ func (c *committer) resolve(ctx context.Context, calls []*call) bool {
 	var refusal *api.Error
 	switch {
 	case err == nil:
-		c.settings.Store(&resolved)
+		c.settings.Store(c.node.share(&resolved))
 		c.refusal = nil
 		return true
 	case errors.As(err, &refusal):

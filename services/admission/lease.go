@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -87,39 +88,58 @@ func (l leaseLevel) settled(deltas api.Amounts) leaseLevel {
 
 // signingKey signs and checks tokens.
 type signingKey struct {
-	id   [table.LeaseKeyIDBytes]byte
-	macs sync.Pool // of hash.Hash keyed with the secret
+	id      [table.LeaseKeyIDBytes]byte
+	sealers sync.Pool // of *sealer
+}
+
+// sealer is what one signature needs, kept because every admission needs one.
+type sealer struct {
+	mac     hash.Hash // keyed with the secret
+	message bytes.Buffer
+	codec   cbor.UserBufferEncMode
 }
 
 func newSigningKey(id [table.LeaseKeyIDBytes]byte, secret []byte) *signingKey {
 	k := &signingKey{id: id}
-	k.macs.New = func() any { return hmac.New(sha256.New, secret) }
+	k.sealers.New = func() any {
+		codec, err := cbor.EncOptions{}.UserBufferEncMode()
+		if err != nil { // the default options are good
+			panic(err)
+		}
+		return &sealer{mac: hmac.New(sha256.New, secret), codec: codec}
+	}
 	return k
 }
 
-// sign appends the signature of message to it.
-func (k *signingKey) sign(message []byte) []byte {
-	mac := k.macs.Get().(hash.Hash) //nolint:forcetypeassert // the pool makes nothing else
-	defer k.macs.Put(mac)
-	mac.Reset()
-	mac.Write(message)
+// signature is that of a message.
+func (k *signingKey) signature(message []byte) [signatureBytes]byte {
+	s := k.sealers.Get().(*sealer) //nolint:forcetypeassert // the pool makes nothing else
+	defer k.sealers.Put(s)
+	return s.sign(message)
+}
+
+func (s *sealer) sign(message []byte) [signatureBytes]byte {
 	var sum [sha256.Size]byte
-	return append(message, mac.Sum(sum[:0])[:signatureBytes]...)
+	s.mac.Reset()
+	s.mac.Write(message)
+	return [signatureBytes]byte(s.mac.Sum(sum[:0]))
 }
 
 // seal makes the lease's token:
 //
 //	base64url( version | key id | CBOR of the lease | signature of all before )
 func (k *signingKey) seal(l *lease) (string, error) {
-	body, err := cbor.Marshal(l)
-	if err != nil {
+	s := k.sealers.Get().(*sealer) //nolint:forcetypeassert // the pool makes nothing else
+	defer k.sealers.Put(s)
+	s.message.Reset()
+	s.message.WriteByte(tokenVersion)
+	s.message.Write(k.id[:])
+	if err := s.codec.MarshalToBuffer(l, &s.message); err != nil {
 		return "", fmt.Errorf("encode lease: %w", err)
 	}
-	message := make([]byte, 0, 1+table.LeaseKeyIDBytes+len(body)+signatureBytes)
-	message = append(message, tokenVersion)
-	message = append(message, k.id[:]...)
-	message = append(message, body...)
-	return base64.RawURLEncoding.EncodeToString(k.sign(message)), nil
+	signature := s.sign(s.message.Bytes())
+	s.message.Write(signature[:])
+	return base64.RawURLEncoding.EncodeToString(s.message.Bytes()), nil
 }
 
 // open checks a token and returns its lease. errForged says that it is none of
@@ -133,8 +153,8 @@ func open(token string, keyOf func(id [table.LeaseKeyIDBytes]byte) *signingKey) 
 	if key == nil {
 		return nil, errForged
 	}
-	message := raw[: len(raw)-signatureBytes : len(raw)-signatureBytes]
-	if !hmac.Equal(key.sign(message)[len(message):], raw[len(message):]) {
+	message := raw[:len(raw)-signatureBytes]
+	if want := key.signature(message); !hmac.Equal(want[:], raw[len(message):]) {
 		return nil, errForged
 	}
 	l := new(lease)

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,7 @@ import (
 	"github.com/tidegate/tidegate/internal/admin"
 	"github.com/tidegate/tidegate/internal/limits"
 	"github.com/tidegate/tidegate/internal/namespace"
+	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
@@ -102,7 +104,18 @@ type Service struct {
 
 	mu      sync.Mutex
 	buckets *simplelru.LRU[keys.Bucket, *committer] // guarded by mu
+	// settings are shared by the buckets that one level governs. guarded by mu
+	settings *simplelru.LRU[settingsKey, *limits.Resolved]
 }
+
+// settingsKey tells settings apart as far as buckets are concerned.
+type settingsKey struct {
+	fingerprint string
+	policy      api.Policy
+}
+
+// sharedSettings is how many settings are kept to be shared.
+const sharedSettings = 1024
 
 // New makes a node. It does nothing until Run.
 func New(cfg Config) (*Service, error) {
@@ -115,6 +128,10 @@ func New(cfg Config) (*Service, error) {
 	}
 	tuning := cfg.Tuning.withDefaults()
 	buckets, err := simplelru.NewLRU[keys.Bucket, *committer](tuning.Remember, nil)
+	if err != nil {
+		return nil, fmt.Errorf("admission: %w", err)
+	}
+	settings, err := simplelru.NewLRU[settingsKey, *limits.Resolved](sharedSettings, nil)
 	if err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
 	}
@@ -145,6 +162,7 @@ func New(cfg Config) (*Service, error) {
 		boot:       base64.RawURLEncoding.EncodeToString(boot[:]),
 		ready:      make(chan struct{}),
 		buckets:    buckets,
+		settings:   settings,
 	}
 	s.abort, s.abortFlights = context.WithCancel(context.Background())
 	if err := s.gauges(cfg.Metrics); err != nil {
@@ -222,9 +240,23 @@ func (s *Service) committer(key keys.Bucket) *committer {
 	if c, ok := s.buckets.Get(key); ok {
 		return c
 	}
+	// What a request names is part of its body, which must not live as long.
+	key.Entity, key.Resource = strings.Clone(key.Entity), strings.Clone(key.Resource)
 	c := &committer{node: s, key: key}
 	s.buckets.Add(key, c)
 	return c
+}
+
+// share returns the same settings for all buckets they govern, to be read only.
+func (s *Service) share(r *limits.Resolved) *limits.Resolved {
+	key := settingsKey{r.Fingerprint, r.OnUnavailable}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if shared, ok := s.settings.Get(key); ok {
+		return shared
+	}
+	s.settings.Add(key, r)
+	return r
 }
 
 func (s *Service) remembered() int {
