@@ -1,0 +1,238 @@
+package tidegate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/tidegate/tidegate/pkg/api"
+)
+
+// The parts of the wire contract that callers meet.
+type (
+	// Error is a request that was refused, with a code of a closed list.
+	Error = api.Error
+	// Limit is one limit of a config level.
+	Limit = api.Limit
+	// LimitStatus is how one limit stands after a request.
+	LimitStatus = api.LimitStatus
+	// Policy says what happens when Tidegate cannot be asked.
+	Policy = api.Policy
+)
+
+// The policies. Without any, the stored one holds for what the service
+// notices, and Block for what only the client notices.
+const (
+	Block = api.PolicyBlock
+	Allow = api.PolicyAllow
+)
+
+// Consume maps limits to the whole tokens to spend, 0 or more. A limit in debt
+// also blocks who spends 0 of it.
+type Consume map[string]int64
+
+// Deltas maps limits to the whole tokens to spend in addition or, negative, to
+// give back.
+type Deltas map[string]int64
+
+// Client asks Tidegate for one namespace. It is safe for concurrent use, and
+// holds nothing that would have to be closed.
+type Client struct {
+	nc        *nats.Conn
+	namespace string
+	policy    Policy
+	timeout   time.Duration
+}
+
+// Option configures a Client.
+type Option func(*Client)
+
+// WithNamespace says for which namespace the client asks; "default" without it.
+func WithNamespace(name string) Option { return func(c *Client) { c.namespace = name } }
+
+// WithOnUnavailable sets the policy of all the client's acquires. It overrules
+// the stored ones.
+func WithOnUnavailable(p Policy) Option { return func(c *Client) { c.policy = p } }
+
+// WithTimeout says how long to wait for a reply when the context has no
+// deadline, and for each attempt to settle a lease; 2 seconds without it.
+func WithTimeout(d time.Duration) Option { return func(c *Client) { c.timeout = d } }
+
+// InboxPrefix is the option with which a namespace's credentials must connect:
+// their permissions let them receive replies only under this prefix.
+func InboxPrefix(namespace string) nats.Option {
+	return nats.CustomInboxPrefix(api.InboxPrefix(namespace))
+}
+
+// New makes a client on a connection, which stays the caller's to close. It
+// fails on an option that cannot be meant.
+func New(nc *nats.Conn, opts ...Option) (*Client, error) {
+	c := &Client{nc: nc, namespace: api.DefaultNamespace, timeout: api.DefaultTimeout}
+	for _, opt := range opts {
+		opt(c)
+	}
+	if err := api.CheckNamespace(c.namespace); err != nil {
+		return nil, err
+	}
+	if err := c.policy.Check(); err != nil {
+		return nil, err
+	}
+	if c.timeout < time.Millisecond {
+		return nil, fmt.Errorf("the timeout %v is too short: 1 ms is the least that can be announced", c.timeout)
+	}
+	return c, nil
+}
+
+// AcquireOption configures one acquire.
+type AcquireOption func(*api.AcquireRequest)
+
+// OnUnavailable sets the policy of one acquire. It overrules all others.
+func OnUnavailable(p Policy) AcquireOption {
+	return func(q *api.AcquireRequest) { q.OnUnavailable = p }
+}
+
+// OverrideLimits replaces the stored limits for one acquire, which then has a
+// bucket of its own. It needs a permission of its own.
+func OverrideLimits(limits ...Limit) AcquireOption {
+	return func(q *api.AcquireRequest) { q.Limits = limits }
+}
+
+// Acquire spends from all limits named or from none. See the package's doc for
+// the errors.
+func (c *Client) Acquire(ctx context.Context, entity, resource string, consume Consume, opts ...AcquireOption) (*Lease, error) {
+	q := api.AcquireRequest{Entity: entity, Resource: resource, Consume: sorted(consume), OnUnavailable: c.policy}
+	for _, opt := range opts {
+		opt(&q)
+	}
+	verb := api.VerbAcquire
+	if len(q.Limits) > 0 {
+		verb = api.VerbAcquireOverride
+	}
+	body, err := c.exchange(ctx, verb, q.AppendJSON(make([]byte, 0, 192)))
+	if err != nil {
+		var down *UnavailableError
+		if q.OnUnavailable == Allow && errors.As(err, &down) {
+			return newLease(c, api.AcquireReply{Allowed: true, Degraded: true}), nil
+		}
+		return nil, err
+	}
+	reply, err := api.DecodeAcquireReply(body)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read the reply to %s: %w", verb, err)
+	case !reply.Allowed:
+		return nil, denied(entity, resource, &reply)
+	}
+	return newLease(c, reply), nil
+}
+
+// Do acquires, then calls use. If use fails or panics, all that was spent is
+// given back, even if ctx is over; a failure to do so is joined to use's error.
+func (c *Client) Do(ctx context.Context, entity, resource string, consume Consume, use func(context.Context, *Lease) error, opts ...AcquireOption) (err error) {
+	lease, err := c.Acquire(ctx, entity, resource, consume, opts...)
+	if err != nil {
+		return err
+	}
+	used := false
+	defer func() {
+		if used {
+			return
+		}
+		// use failed, or did not return at all: then there is nobody to tell.
+		if e := lease.Release(context.WithoutCancel(ctx)); e != nil {
+			err = errors.Join(err, e)
+		}
+	}()
+	err = use(ctx, lease)
+	used = err == nil
+	return err
+}
+
+// Status says how the limits of an entity stand, spending nothing: of one
+// resource, or, if it is empty, of all the entity has used. With a resource and
+// consume, it also says whether an acquire of so much would pass now.
+func (c *Client) Status(ctx context.Context, entity, resource string, consume Consume) (api.StatusReply, error) {
+	return ask[api.StatusReply](ctx, c, api.VerbStatus, api.StatusRequest{Entity: entity, Resource: resource, Consume: sorted(consume)})
+}
+
+// ask sends a request and reads its reply.
+func ask[Reply any](ctx context.Context, c *Client, verb api.Verb, request any) (Reply, error) {
+	var reply Reply
+	payload, err := json.Marshal(request)
+	if err != nil {
+		return reply, fmt.Errorf("write the request %s: %w", verb, err)
+	}
+	body, err := c.exchange(ctx, verb, payload)
+	if err != nil {
+		return reply, err
+	}
+	if err := json.Unmarshal(body, &reply); err != nil {
+		return reply, fmt.Errorf("read the reply to %s: %w", verb, err)
+	}
+	return reply, nil
+}
+
+// exchange sends one request, once, and waits for its reply. The errors are
+// those of the package's doc.
+func (c *Client) exchange(ctx context.Context, verb api.Verb, payload []byte) ([]byte, error) {
+	msg := &nats.Msg{Subject: api.Subject(c.namespace, verb), Data: payload}
+	wait := c.timeout
+	if deadline, ok := ctx.Deadline(); ok {
+		wait = time.Until(deadline)
+	}
+	if wait != api.DefaultTimeout { // which is what an absent header means
+		msg.Header = nats.Header{api.HeaderTimeout: {api.FormatTimeout(wait)}}
+	}
+	reply, err := c.request(ctx, msg, wait)
+	switch {
+	case err == nil:
+	case ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled):
+		return nil, fmt.Errorf("%s: %w", verb, ctx.Err())
+	case errors.Is(err, nats.ErrMaxPayload):
+		return nil, fmt.Errorf("%s: %w", verb, err)
+	default:
+		return nil, &UnavailableError{Err: fmt.Errorf("%s: %w", verb, err)}
+	}
+	if reply.Header == nil || reply.Header.Get(api.HeaderErrorCode) == "" {
+		return reply.Data, nil
+	}
+	refusal := api.DecodeError(reply.Data)
+	switch refusal.Status() {
+	case 408, 503:
+		return nil, &UnavailableError{Err: refusal}
+	}
+	return nil, refusal
+}
+
+// request waits on a pooled timer of nats.go where nothing else can end the
+// wait: a context with a deadline costs more than the rest of the request.
+func (c *Client) request(ctx context.Context, msg *nats.Msg, wait time.Duration) (*nats.Msg, error) {
+	if ctx.Done() == nil {
+		return c.nc.RequestMsg(msg, wait)
+	}
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, wait)
+		defer cancel()
+	}
+	return c.nc.RequestMsgWithContext(ctx, msg)
+}
+
+// sorted are the tokens by name, so that equal calls send equal bytes.
+func sorted[M ~map[string]int64](tokens M) api.Amounts {
+	if len(tokens) == 0 {
+		return nil
+	}
+	amounts := make(api.Amounts, 0, len(tokens))
+	for name, n := range tokens {
+		amounts = append(amounts, api.Amount{Name: name, Tokens: n})
+	}
+	slices.SortFunc(amounts, func(a, b api.Amount) int { return strings.Compare(a.Name, b.Name) })
+	return amounts
+}

@@ -1,0 +1,42 @@
+// Package tidegate asks Tidegate, over NATS, whether a caller may spend tokens
+// (requests, LLM tokens, anything counted) against all its limits at once.
+//
+// # Words
+//
+//   - To acquire is to spend from several limits of an entity (an API key, a
+//     user) and a resource (a model, an endpoint), all or none.
+//   - A [Lease] is what an acquire was granted. It can be adjusted, when the
+//     true cost is known, and released, when nothing was used.
+//   - A denial is a [*DeniedError]; it says when the same request would pass.
+//   - A degraded lease was granted because Tidegate could not be asked and the
+//     policy was to allow. Settling it does nothing.
+//
+// # A call that costs an unknown number of tokens
+//
+//	client, err := tidegate.New(nc)
+//	…
+//	err = client.Do(ctx, "api-key-123", "gpt-4", tidegate.Consume{"rpm": 1, "tpm": 500},
+//		func(ctx context.Context, lease *tidegate.Lease) error {
+//			used, err := complete(ctx)                                  // err: all is given back
+//			if err != nil {
+//				return err
+//			}
+//			return lease.Adjust(ctx, tidegate.Deltas{"tpm": used - 500}) // settle the difference
+//		})
+//
+// # What a call can return
+//
+//	Acquire ──▶ reply admits ─────────────────────────────────▶ *Lease
+//	        ──▶ reply denies ─────────────────────────────────▶ *DeniedError
+//	        ──▶ reply refuses the request ────────────────────▶ *Error, by code
+//	        ──▶ no responder, no reply in time, overloaded,
+//	            store down ──▶ policy allow ──────────────────▶ *Lease, degraded
+//	                       ──▶ policy block (the default) ────▶ *UnavailableError
+//	        ──▶ ctx cancelled ────────────────────────────────▶ context.Canceled
+//
+// All are found with errors.As and errors.Is. The client never repeats an
+// acquire: if its reply is lost, its tokens may be spent.
+//
+// The deadline of the context travels with the request, so that the service
+// does not spend for a caller that has gone. Without one, [WithTimeout] holds.
+package tidegate
