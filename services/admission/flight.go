@@ -24,6 +24,8 @@ const (
 	// deliverApart is from how many answers on they are made beside the next
 	// write instead of before it.
 	deliverApart = 8
+	// deliverParts is in how many parts at most.
+	deliverParts = 4
 )
 
 // resolve sees to it that the settings are current. It reports false when the
@@ -236,25 +238,30 @@ func without(calls, others []*call) []*call {
 }
 
 // deliver answers the calls of an applied write. Many answers are made beside
-// the next write.
+// the next write, in parts that run side by side.
 func (c *committer) deliver(w written) {
-	settings := c.settings.Load()
-	answerAll := func() {
-		n := len(w.item.Limits)
-		later := make([]int64, (len(w.committed)+1)*n)
-		for i := len(w.committed) - 1; i >= 0; i-- {
-			q, after := w.committed[i], later[(i+1)*n:(i+2)*n]
-			q.answer(result{verdict: verdictCommit, settings: settings, item: w.item, now: w.now, later: after})
-			for l := range w.item.Limits {
-				later[i*n+l] = after[l] + costOf(q.amounts, w.item.Limits[l].Name)
-			}
+	limits, settings := len(w.item.Limits), c.settings.Load()
+	later := make([]int64, (len(w.committed)+1)*limits) // row i+1: what those after call i spent
+	for i := len(w.committed) - 1; i >= 0; i-- {
+		for l := range limits {
+			later[i*limits+l] = later[(i+1)*limits+l] + costOf(w.committed[i].amounts, w.item.Limits[l].Name)
+		}
+	}
+	answer := func(from, to int) {
+		for i := from; i < to; i++ {
+			w.committed[i].answer(result{
+				verdict: verdictCommit, settings: settings, item: w.item, now: w.now, later: later[(i+1)*limits : (i+2)*limits],
+			})
 		}
 	}
 	if len(w.committed) < deliverApart {
-		answerAll()
+		answer(0, len(w.committed))
 		return
 	}
-	c.node.flights.Go(answerAll)
+	part := max(deliverApart, (len(w.committed)+deliverParts-1)/deliverParts)
+	for from := 0; from < len(w.committed); from += part {
+		c.node.flights.Go(func() { answer(from, min(from+part, len(w.committed))) })
+	}
 }
 
 // backOff waits before the next attempt at a throttled store, longer each time.
