@@ -6,7 +6,6 @@ SHELL       := bash
 
 CACHE    := $(CURDIR)/.cache
 GO       ?= go
-VERSION  ?= $(shell git describe --tags --match 'v*' --always --dirty 2>/dev/null || echo unknown)
 FUZZTIME ?= 10s
 BENCHTIME ?= 1x
 
@@ -18,8 +17,8 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## build bin/tidegate
-	$(GO) build -trimpath -ldflags '-X main.revision=$(VERSION)' -o bin/tidegate ./cmd/tidegate
+build: ## build bin/tidegate; its version is the git tag, which Go itself puts in
+	$(GO) build -trimpath -buildvcs=auto -o bin/tidegate ./cmd/tidegate
 
 .PHONY: run
 run: build ## start the whole system on embedded back ends
@@ -28,6 +27,13 @@ run: build ## start the whole system on embedded back ends
 .PHONY: test
 test: ## run all tests, with the race detector
 	$(GO) test -race -shuffle=on -timeout 15m ./...
+
+.PHONY: cover
+cover: ## run all tests, say what they cover, and leave the lines in .cache/cover.html
+	mkdir -p $(CACHE)
+	$(GO) test -coverpkg=./... -coverprofile=$(CACHE)/cover.out -timeout 15m ./...
+	$(GO) tool cover -html=$(CACHE)/cover.out -o $(CACHE)/cover.html
+	$(GO) tool cover -func=$(CACHE)/cover.out | tail -1
 
 .PHONY: check
 check: lint ## lint, go vet, and that go.mod is tidy
@@ -38,6 +44,9 @@ check: lint ## lint, go vet, and that go.mod is tidy
 .PHONY: lint
 lint: $(CACHE)/bin/golangci-lint-$(GOLANGCI_VERSION) ## run golangci-lint
 	$< run ./...
+
+.PHONY: tools
+tools: $(CACHE)/bin/golangci-lint-$(GOLANGCI_VERSION) ## build the linter into .cache/bin, which takes minutes the first time
 
 $(CACHE)/bin/golangci-lint-$(GOLANGCI_VERSION):
 	mkdir -p $(@D)

@@ -3,9 +3,6 @@
 package arch
 
 import (
-	"bufio"
-	"bytes"
-	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -13,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -47,20 +45,33 @@ func folders() []folder {
 
 // spelling is text that only some folders may have in a string literal.
 type spelling struct {
-	prefix string
-	dirs   []string
-	why    string
+	text *regexp.Regexp
+	dirs []string
+	why  string
 }
 
 func spellings() []spelling {
+	const attributes = "attribute names are spelled in internal/table"
 	return []spelling{
-		{"tidegate.v1.", []string{"pkg/api"}, "NATS subjects are spelled in pkg/api and pkg/events"},
-		{"tidegate.config.", []string{"pkg/api"}, "NATS subjects are spelled in pkg/api and pkg/events"},
-		{"tidegate.changes.", []string{"pkg/events"}, "NATS subjects are spelled in pkg/api and pkg/events"},
-		{"shard_count", []string{"internal/table"}, "attribute names are spelled in internal/table"},
-		{"b_wcu_tc", []string{"internal/table"}, "attribute names are spelled in internal/table"},
-		{"config_version", []string{"internal/table"}, "attribute names are spelled in internal/table"},
-		{"GSI1PK", []string{"internal/table"}, "attribute names are spelled in internal/table"},
+		{
+			regexp.MustCompile(`^tidegate\.[a-z0-9]+\.`),
+			[]string{"pkg/api", "pkg/events"},
+			"NATS subjects are spelled in pkg/api and pkg/events",
+		},
+		// Names that are nothing else, also within an expression. What internal/table
+		// stores under plain words (name, version, want, cascade) or under the words of the
+		// wire contract (on_unavailable) cannot be told from other uses of them.
+		{
+			regexp.MustCompile(`\b(shard_count|parent_id|config_version|schema_version|namespace_id|created_ms|GSI[1-9](PK|SK)?|b_\w+_(dr|cp|ra|rp|tc)|l_\w+_(cp|ra|rp))\b`),
+			[]string{"internal/table"},
+			attributes,
+		},
+		// Names too short to look for within other text, and parts of names.
+		{
+			regexp.MustCompile(`^(PK|SK|ttl|cfg|lw|an|b_|l_|_(dr|cp|ra|rp|tc))$`),
+			[]string{"internal/table"},
+			attributes,
+		},
 	}
 }
 
@@ -138,6 +149,9 @@ func serviceOf(dir string) string {
 
 func literals(file string, parsed *ast.File) (faults []string) {
 	ast.Inspect(parsed, func(n ast.Node) bool {
+		if field, ok := n.(*ast.Field); ok && field.Tag != nil {
+			field.Tag = nil // names on the wire, not in the table
+		}
 		lit, ok := n.(*ast.BasicLit)
 		if !ok || lit.Kind != token.STRING {
 			return true
@@ -147,7 +161,7 @@ func literals(file string, parsed *ast.File) (faults []string) {
 			return true
 		}
 		for _, s := range spellings() {
-			if strings.HasPrefix(text, s.prefix) && !withinAny(path.Dir(file), s.dirs) {
+			if s.text.MatchString(text) && !withinAny(path.Dir(file), s.dirs) {
 				faults = append(faults, fmt.Sprintf("%s spells %q: %s", file, text, s.why))
 			}
 		}
@@ -160,18 +174,32 @@ func clocks(file string, parsed *ast.File) (faults []string) {
 	if withinAny(path.Dir(file), wallClock()) {
 		return nil
 	}
+	name := nameOf("time", parsed)
+	if name == "." {
+		return []string{file + " imports time with a dot, which hides who reads the wall clock"}
+	}
 	ast.Inspect(parsed, func(n ast.Node) bool {
 		sel, ok := n.(*ast.SelectorExpr)
 		if !ok {
 			return true
 		}
 		pkg, ok := sel.X.(*ast.Ident)
-		if ok && pkg.Name == "time" && (sel.Sel.Name == "Now" || sel.Sel.Name == "Since" || sel.Sel.Name == "Until") {
+		if ok && pkg.Name == name && (sel.Sel.Name == "Now" || sel.Sel.Name == "Since" || sel.Sel.Name == "Until") {
 			faults = append(faults, fmt.Sprintf("%s reads the wall clock: take the time as an argument", file))
 		}
 		return true
 	})
 	return faults
+}
+
+// nameOf is what a file calls a package of the standard library.
+func nameOf(imported string, parsed *ast.File) string {
+	for _, spec := range parsed.Imports {
+		if spec.Path.Value == strconv.Quote(imported) && spec.Name != nil {
+			return spec.Name.Name
+		}
+	}
+	return path.Base(imported)
 }
 
 func within(p, dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }
@@ -202,8 +230,21 @@ func TestViolationsAreFound(t *testing.T) {
 		"internal on a service":       {"internal/x/x.go", file(`import _ "github.com/tidegate/tidegate/services/admission"`, ""), "must not import"},
 		"a folder of its own":         {"utils/x.go", file("", ""), "has no row"},
 		"a subject":                   {"services/admission/x.go", file("", `const s = "tidegate.v1.default.acquire"`), "NATS subjects"},
+		"a subject of another kind":   {"internal/consume/x.go", file("", `const s = "tidegate.dlq.v1.archiver"`), "NATS subjects"},
 		"an attribute":                {"services/admission/x.go", file("", `const s = "shard_count"`), "attribute names"},
+		"an attribute of a limit":     {"services/sharder/x.go", file("", `const s = "b_wcu_tc"`), "attribute names"},
+		"an attribute's ending":       {"services/sharder/x.go", file("", `func f(x string) string { return x + "_dr" }`), "attribute names"},
+		"a short attribute":           {"internal/limits/x.go", file("", `const s = "PK"`), "attribute names"},
+		"an index":                    {"services/sharder/x.go", file("", `const s = "GSI2"`), "attribute names"},
+		"an attribute, in expression": {"services/relay/x.go", file("", `const s = "SET parent_id = :v0"`), "attribute names"},
 		"the wall clock":              {"services/admission/x.go", file(`import "time"`, `var now = time.Now`), "wall clock"},
+		"the wall clock renamed":      {"internal/x/x.go", file(`import t "time"`, `var age = t.Since`), "wall clock"},
+		"the wall clock hidden":       {"internal/x/x.go", file(`import . "time"`, `var now = Now`), "with a dot"},
+		"a name on the wire":          {"pkg/api/x.go", file("", "type t struct{ V int `json:\"config_version\"` }"), ""},
+		"the wall clock in main":      {"cmd/tidegate/x.go", file(`import "time"`, `var now = time.Now`), ""},
+		"another's Now":               {"internal/x/x.go", file("", `var now = clock.Now`), ""},
+		"a file name":                 {"cmd/tidegate/x.go", file("", `const s = "tidegate.yaml"`), ""},
+		"anything, in a test":         {"pkg/keys/x_test.go", file(`import _ "github.com/nats-io/nats.go"`, `const s = "shard_count"`), ""},
 		"nothing":                     {"services/admission/x.go", file(`import _ "github.com/tidegate/tidegate/internal/table"`, ""), ""},
 		"the service itself":          {"services/admission/x/x.go", file(`import _ "github.com/tidegate/tidegate/services/admission"`, ""), ""},
 	} {
@@ -220,21 +261,71 @@ func TestViolationsAreFound(t *testing.T) {
 	}
 }
 
-// Decisions stay short: at most 100 lines each.
-func TestDecisionsAreShort(t *testing.T) {
-	const most = 100
-	entries, err := os.ReadDir("../../docs/adr")
-	if errors.Is(err, fs.ErrNotExist) {
-		t.Fatal("docs/adr is missing")
-	}
+// Decisions stay short and keep their form, which docs/adr/README.md describes,
+// and that file lists them all.
+func TestDecisionsKeepTheirForm(t *testing.T) {
+	faults, err := decisions(os.DirFS("../../docs/adr"))
 	require.NoError(t, err)
-	for _, e := range entries {
-		b, err := os.ReadFile(path.Join("../../docs/adr", e.Name()))
-		require.NoError(t, err)
-		lines := 0
-		for s := bufio.NewScanner(bytes.NewReader(b)); s.Scan(); {
-			lines++
+	require.Empty(t, strings.Join(faults, "\n"))
+}
+
+const longestDecision = 100 // lines
+
+// decisions returns what is wrong with a folder of decision records.
+func decisions(dir fs.FS) (faults []string, err error) {
+	index, err := fs.ReadFile(dir, "README.md")
+	if err != nil {
+		return nil, err
+	}
+	files, err := fs.Glob(dir, "*")
+	for _, name := range files {
+		if name == "README.md" {
+			continue
 		}
-		require.LessOrEqual(t, lines, most, e.Name())
+		if !regexp.MustCompile(`^\d{4}(-[a-z0-9]+)+\.md$`).MatchString(name) {
+			faults = append(faults, name+": its name is not like 0007-what-was-decided.md")
+		}
+		if !strings.Contains(string(index), "("+name+")") {
+			faults = append(faults, name+": README.md does not list it")
+		}
+		text, err := fs.ReadFile(dir, name)
+		if err != nil {
+			return faults, err
+		}
+		if lines := strings.Count(string(text), "\n"); lines > longestDecision {
+			faults = append(faults, fmt.Sprintf("%s: %d lines, at most %d", name, lines, longestDecision))
+		}
+		for _, heading := range []string{"## Context", "## Decision", "## Consequences", "## Alternatives"} {
+			if !strings.Contains(string(text), "\n"+heading+"\n") {
+				faults = append(faults, name+" lacks "+heading)
+			}
+		}
+	}
+	return faults, err
+}
+
+// The checker of decisions finds what it is there to find.
+func TestMisshapenDecisionsAreFound(t *testing.T) {
+	const good = "# 1. x\n\n## Context\n\n## Decision\n\n## Consequences\n\n## Alternatives\n"
+	for name, c := range map[string]struct{ file, text, fault string }{
+		"good":     {"0001-x.md", good, ""},
+		"long":     {"0001-x.md", good + strings.Repeat("\n", longestDecision), "at most 100"},
+		"headless": {"0001-x.md", strings.Replace(good, "## Decision", "## Thoughts", 1), "lacks ## Decision"},
+		"unlisted": {"0002-y.md", good, "does not list"},
+		"unnamed":  {"X.md", good, "is not like"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			faults, err := decisions(fstest.MapFS{
+				"README.md": {Data: []byte("[1](0001-x.md) [x](X.md)\n")},
+				c.file:      {Data: []byte(c.text)},
+			})
+			require.NoError(t, err)
+			if c.fault == "" {
+				require.Empty(t, faults)
+				return
+			}
+			require.Len(t, faults, 1)
+			require.Contains(t, faults[0], c.fault)
+		})
 	}
 }
