@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidegate/tidegate/services/admission"
+)
+
+// runCommands run services.
+type runCommands struct {
+	Up        upCmd        `cmd:"" group:"run" help:"Run everything in one process: NATS, the store, admission."`
+	Admission admissionCmd `cmd:"" group:"run" help:"Run an admission node on your NATS and DynamoDB."`
+	DynamoDB  dynamodbCmd  `cmd:"" name:"dynamodb" group:"run" help:"Run the embedded DynamoDB-compatible store alone."`
+}
+
+type admissionCmd struct {
+	natsFlags
+	storeFlags
+	adminFlags
+}
+
+// Run serves until ctx ends.
+func (c admissionCmd) Run(ctx context.Context, o output) error {
+	if err := checkListen("--admin-listen", c.AdminListen); err != nil {
+		return err
+	}
+	log := o.logger()
+	cfg, err := c.aws(ctx)
+	if err != nil {
+		return err
+	}
+	node := node{nats: c.natsFlags, table: c.Table, store: cfg, log: log}
+	return c.serve(ctx, log, func(ctx context.Context, registry *prometheus.Registry, ready func()) error {
+		err := node.run(ctx, registry, func() {
+			ready()
+			log.Info("admission is ready", "nats", c.NATS, "table", c.Table, "admin", c.AdminListen)
+		})
+		return c.storeFlags.explain(err)
+	})
+}
+
+// node is one admission node and what it stands on.
+type node struct {
+	nats  natsFlags
+	via   []nats.Option // how to reach NATS, where that is not over the network
+	table string
+	store aws.Config
+	log   *slog.Logger
+}
+
+// run serves until ctx ends; it calls ready once requests are answered.
+func (n node) run(ctx context.Context, metrics prometheus.Registerer, ready func()) error {
+	options := append([]nats.Option{
+		nats.MaxReconnects(-1),
+		nats.ReconnectHandler(func(nc *nats.Conn) { n.log.Info("connected to NATS again", "server", nc.ConnectedUrlRedacted()) }),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil {
+				n.log.Warn("lost the connection to NATS: trying again until it is back", "error", err)
+			}
+		}),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			n.log.Error("NATS reports an error", "error", err)
+		}),
+	}, n.via...)
+	nc, err := n.nats.dial("tidegate admission", options...)
+	if err != nil {
+		return err
+	}
+	service, err := admission.New(admission.Config{
+		NATS: nc, DynamoDB: n.store, Table: n.table,
+		Clock: systemClock(), Log: n.log, Metrics: metrics, Version: thisVersion().Version,
+	})
+	if err != nil {
+		nc.Close()
+		return fmt.Errorf("make the admission node: %w", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- service.Run(ctx) }()
+	select {
+	case <-service.Ready():
+		ready()
+		return <-ended
+	case err := <-ended:
+		return err
+	}
+}
+
+// systemClock is this machine's clock. The wall reading carries no monotonic
+// one, so that a clock that is set is seen to be.
+func systemClock() admission.Clock {
+	start := time.Now()
+	return func() admission.Reading {
+		now := time.Now()
+		return admission.Reading{Wall: now.Round(0), Mono: now.Sub(start)}
+	}
+}

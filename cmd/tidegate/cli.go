@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/tidegate/tidegate/internal/table"
+	"github.com/tidegate/tidegate/pkg/api"
+)
+
+// Exit codes.
+const (
+	exitDone   = 0
+	exitError  = 1
+	exitUsage  = 2
+	exitDenied = 3
+)
+
+// envPrefix begins the name of every environment variable that stands for a
+// flag.
+const envPrefix = "TIDEGATE_"
+
+const description = `Rate-limit admission over NATS, kept in DynamoDB.
+
+Start with "tidegate up": everything in one process, nothing else needed.`
+
+// cli is all there is to type. Each group of commands is in a file of its own.
+type cli struct {
+	JSON bool `name:"json" help:"Print JSON for programs instead of text for people."`
+
+	runCommands
+	useCommands
+	settingCommands
+	loadCommands
+	Version versionCmd `cmd:"" group:"about" help:"Print the version."`
+}
+
+// process is what a command has of the world outside.
+type process struct {
+	getenv         func(string) string
+	self           string // how people call this program, for commands to paste
+	stdout, stderr io.Writer
+}
+
+// run carries out one command line (without the program's name) and returns
+// the exit code.
+func run(ctx context.Context, args []string, p process) int {
+	var c cli
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
+	parser, helped, err := newParser(&c, p)
+	if err != nil {
+		return output{process: p}.end(nil, fmt.Errorf("the command line's own definition: %w", err))
+	}
+	command, err := parser.Parse(args)
+	switch {
+	case *helped:
+		return exitDone
+	case err != nil:
+		return p.misuse(err)
+	}
+	command.BindTo(ctx, (*context.Context)(nil))
+	o := output{process: p, json: c.JSON}
+	command.Bind(o)
+	return o.end(command.Selected(), command.Run())
+}
+
+// newParser makes the parser; *helped is set once it has printed help.
+func newParser(c *cli, p process) (parser *kong.Kong, helped *bool, err error) {
+	helped = new(bool)
+	parser, err = kong.New(c,
+		kong.Name("tidegate"),
+		kong.Description(description),
+		kong.Writers(p.stdout, p.stderr),
+		kong.Exit(func(int) { *helped = true }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
+		kong.ValueFormatter(describeFlag),
+		kong.Vars{
+			"nats": defaultNATS, "natsListen": defaultNATSListen,
+			"namespace": api.DefaultNamespace, "table": table.DefaultName,
+		},
+		kong.Resolvers(fromEnvironment(p.getenv)),
+		kong.ExplicitGroups([]kong.Group{
+			{Key: "run", Title: "Run it:"},
+			{Key: "use", Title: "Use it:"},
+			{Key: "set", Title: "Set it up:"},
+			{Key: "load", Title: "Put load on it:"},
+			{Key: "about", Title: "About it:"},
+		}),
+	)
+	return parser, helped, err
+}
+
+// environmentName is the environment variable that stands for a flag.
+func environmentName(flag string) string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// fromEnvironment gives flags that are not typed the value of their variable.
+func fromEnvironment(getenv func(string) string) kong.Resolver {
+	return kong.ResolverFunc(func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+		if value := getenv(environmentName(flag.Name)); value != "" && flag.Name != "help" {
+			return value, nil
+		}
+		return nil, nil
+	})
+}
+
+// describeFlag is a flag's help, with its environment variable.
+func describeFlag(value *kong.Value) string {
+	if value.Flag == nil || value.Flag.Name == "help" {
+		return value.Help
+	}
+	return strings.TrimSuffix(value.Help, ".") + " ($" + environmentName(value.Flag.Name) + ")."
+}
+
+// usageError is a command line that cannot be meant.
+type usageError struct{ err error }
+
+func (e usageError) Error() string { return e.err.Error() }
+func (e usageError) Unwrap() error { return e.err }
+
+// errDenied ends a command whose answer was no. What there is to say about it
+// is printed by then.
+var errDenied = errors.New("denied")
+
+// misuse reports a command line that does not parse.
+func (p process) misuse(err error) int {
+	var parse *kong.ParseError
+	if errors.As(err, &parse) && parse.Context != nil {
+		return p.showUsage(parse.Context.Selected(), err)
+	}
+	return p.showUsage(nil, err)
+}
+
+func (p process) showUsage(command *kong.Node, err error) int {
+	help := "tidegate --help"
+	if command != nil {
+		help = command.FullPath() + " --help"
+	}
+	_, _ = fmt.Fprintf(p.stderr, "tidegate: %v\nHow to use it: %s\n", err, help)
+	return exitUsage
+}
+
+// end reports how a command ended.
+func (o output) end(command *kong.Node, err error) int {
+	var misused usageError
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.Is(err, errDenied):
+		return exitDenied
+	case errors.As(err, &misused):
+		return o.showUsage(command, misused.err)
+	}
+	o.failure(err)
+	return exitError
+}

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+	"github.com/stretchr/testify/require"
+)
+
+// TestHelp shows the help of every command there is.
+func TestHelp(t *testing.T) {
+	t.Setenv("COLUMNS", "100")
+	var lines []string
+	var walk func(*kong.Node)
+	walk = func(n *kong.Node) {
+		lines = append(lines, strings.TrimSpace(strings.TrimPrefix(n.FullPath(), "tidegate")+" --help"))
+		for _, child := range n.Children {
+			walk(child)
+		}
+	}
+	walk(grammar(t).Node)
+	golden(t, "help.txt", transcript(t, nil, lines...))
+}
+
+func grammar(t *testing.T) *kong.Application {
+	t.Helper()
+	parser, _, err := newParser(&cli{}, newWorld().process())
+	require.NoError(t, err)
+	return parser.Model
+}
+
+func TestNoArgumentsIsHelp(t *testing.T) {
+	bare, help := newWorld(), newWorld()
+	require.Equal(t, exitDone, run(context.Background(), nil, bare.process()))
+	require.Equal(t, exitDone, run(context.Background(), []string{"--help"}, help.process()))
+	require.Equal(t, help.stdout.String(), bare.stdout.String())
+	require.Contains(t, bare.stdout.String(), "tidegate up")
+}
+
+// TestMisuse shows what wrong command lines are answered with. None of them
+// asks anybody.
+func TestMisuse(t *testing.T) {
+	golden(t, "misuse.txt", transcript(t, nil,
+		"aquire key-1 gpt-4 rpm=1",
+		"acquire",
+		"acquire key-1",
+		"acquire key-1 gpt-4",
+		"acquire key-1 gpt-4 rpm",
+		"acquire key-1 gpt-4 rpm=",
+		"acquire key-1 gpt-4 rpm=x",
+		"acquire key-1 gpt-4 rpm=-1",
+		"acquire key-1 gpt-4 rpm=1.5",
+		"acquire key-1 gpt-4 rpm:1",
+		"acquire key-1 gpt-4 rpm=1 rpm=2",
+		"acquire key-1 gpt-4 wcu=1",
+		"acquire key/1 gpt-4 rpm=1",
+		"acquire key-1 4gpt rpm=1",
+		"acquire key-1 gpt-4 rpm=1 --on-unavailable maybe",
+		"acquire key-1 gpt-4 rpm=1 --namespace Mine",
+		"acquire key-1 gpt-4 rpm=1 --nat nats://127.0.0.1:4222",
+		"acquire key-1 gpt-4 rpm=1 --nats",
+		"adjust",
+		"adjust A tpm",
+		"release",
+		"status",
+		"status --jsn key-1",
+		"status key-1 gpt-4 rpm",
+		"status key/1",
+		"limits",
+		"limits st",
+		"limits set",
+		"limits set --system",
+		"limits set rpm=100/min",
+		"limits set --system rpm=100",
+		"limits set --system rpm=100/minut",
+		"limits set --system rpm=100/min:x",
+		"limits set --system rpm=0/min",
+		"limits set --system rpm=100/min rpm=10/s",
+		"limits set --system --entity key-1 rpm=100/min",
+		"limits set --entity key/1 rpm=100/min",
+		"limits set --resource 4gpt rpm=100/min",
+		"limits set --system rpm=100/min --on-unavailable maybe",
+		"limits get",
+		"limits get key-1",
+		"limits delete",
+		"limits list --resource 4gpt",
+		"limits resolve key-1",
+		"limits resolve key/1 gpt-4",
+		"table",
+		"table drop",
+		"table status --dynamodb-endpoint 127.0.0.1:8000",
+		"table delete",
+		"up now",
+		"up --nats-listen 4222",
+		"up --dynamodb-listen 8000",
+		"up --dynamodb-listen 0.0.0.0:8000",
+		"dynamodb --listen :8000",
+		"admission --dynamodb-endpoint localhost",
+		"version --short",
+	))
+}
+
+func TestEveryMisuseEndsWithUsage(t *testing.T) {
+	for _, line := range []string{"aquire", "acquire", "acquire k m rpm", "limits set rpm=1/s", "table delete", "--nope"} {
+		w := newWorld()
+		require.Equal(t, exitUsage, runWithin(t, strings.Fields(line), w), line)
+		require.Empty(t, w.stdout.String(), line)
+		require.Contains(t, w.stderr.String(), "--help", line)
+	}
+}
+
+// TestEveryFlagHasAVariable gives every flag a value that it must refuse, or
+// take, by its variable alone.
+func TestEveryFlagHasAVariable(t *testing.T) {
+	for _, c := range []struct {
+		line, variable, value, says string
+		code                        int
+	}{
+		{"acquire key-1 gpt-4 rpm=1", "TIDEGATE_NATS", "nats://127.0.0.1:1", "nats://127.0.0.1:1", exitError},
+		{"acquire key-1 gpt-4 rpm=1", "TIDEGATE_CREDS", "/nowhere/creds", "/nowhere/creds", exitError},
+		{"acquire key-1 gpt-4 rpm=1", "TIDEGATE_NAMESPACE", "No", "--namespace", exitUsage},
+		{"acquire key-1 gpt-4 rpm=1", "TIDEGATE_ON_UNAVAILABLE", "no", "--on-unavailable", exitUsage},
+		{"limits get --system", "TIDEGATE_ENTITY", "key-1", "--system stands alone", exitUsage},
+		{"limits get --system", "TIDEGATE_RESOURCE", "gpt-4", "--system stands alone", exitUsage},
+		{"limits get --entity key-1", "TIDEGATE_SYSTEM", "1", "--system stands alone", exitUsage},
+		{"table status", "TIDEGATE_DYNAMODB_ENDPOINT", "nowhere", "--dynamodb-endpoint", exitUsage},
+		{"table delete", "TIDEGATE_TABLE", "mine", "in the table mine", exitUsage},
+		{"up", "TIDEGATE_NATS_LISTEN", "4222", "--nats-listen", exitUsage},
+		{"up", "TIDEGATE_DYNAMODB_LISTEN", "8000", "--dynamodb-listen", exitUsage},
+		{"up", "TIDEGATE_ADMIN_LISTEN", "9464", "--admin-listen", exitUsage},
+		{"up", "TIDEGATE_DIR", "/dev/null/data", "/dev/null/data", exitError},
+	} {
+		w := newWorld()
+		w.env[c.variable] = c.value
+		require.Equal(t, c.code, runWithin(t, strings.Fields(c.line), w), c.variable)
+		require.Contains(t, w.stderr.String(), c.says, c.variable)
+	}
+	w := newWorld()
+	w.env["TIDEGATE_JSON"] = "true"
+	require.Equal(t, exitDone, runWithin(t, []string{"version"}, w))
+	require.Contains(t, w.stdout.String(), `{"version":`)
+}
+
+// TestWhatIsTypedBeatsTheVariable: flags overrule the environment.
+func TestWhatIsTypedBeatsTheVariable(t *testing.T) {
+	w := newWorld()
+	w.env["TIDEGATE_TABLE"] = "theirs"
+	require.Equal(t, exitUsage, runWithin(t, []string{"table", "delete", "--table", "mine"}, w))
+	require.Contains(t, w.stderr.String(), "in the table mine")
+}
+
+func TestNoServer(t *testing.T) {
+	env := map[string]string{"TIDEGATE_NATS": "nats://127.0.0.1:1", "TIDEGATE_DYNAMODB_ENDPOINT": "http://127.0.0.1:1"}
+	golden(t, "no_server.txt", transcript(t, env,
+		"status key-1",
+		"status key-1 --json",
+		"admission",
+	))
+}
+
+func TestQuoted(t *testing.T) {
+	for word, want := range map[string]string{
+		"tidegate": "tidegate", "/a b/tidegate": "'/a b/tidegate'", "": "''", "it's": `'it'\''s'`,
+		"rpm=100/min:20": "rpm=100/min:20", "$HOME": "'$HOME'", "~x": "'~x'",
+	} {
+		require.Equal(t, want, quoted(word))
+	}
+}
+
+func TestWait(t *testing.T) {
+	for ms, want := range map[int64]string{
+		1: "1 ms", 590: "590 ms", 999: "999 ms", 1000: "1.0 s", 1001: "1.1 s", 1174: "1.2 s",
+		59_901: "60.0 s", 60_000: "1m0s", 60_001: "1m1s", 86_400_000: "24h0m0s",
+		2 * 86_400_000: "2 days", 2*86_400_000 + 1: "3 days", math.MaxInt64 / 2: "53375995584 days",
+	} {
+		require.Equal(t, want, wait(ms), "%d ms", ms)
+	}
+}

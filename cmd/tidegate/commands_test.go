@@ -1,0 +1,248 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tidegate/tidegate/pkg/api"
+)
+
+// The limits below regain a token in weeks, so that balances stand still.
+
+// TestTranscript is a tour of all commands as people see them.
+func TestTranscript(t *testing.T) {
+	s := startUp(t)
+	env := map[string]string{"TIDEGATE_NATS": s.nats}
+	text := transcript(t, env,
+		"limits list",
+		"acquire key-1 gpt-4 rpm=1 tpm=500",
+		"limits set --resource gpt-4 rpm=10/520week tpm=100/520week:20000",
+		"limits set --system rpm=5/520week --on-unavailable allow",
+		"limits set --entity key-2 rpm=7/520week",
+		"limits set --entity key-2 --resource gpt-4 rpm=8/520week",
+		"limits list",
+		"limits list --entity key-2",
+		"limits list --resource gpt-4",
+		"limits get --system",
+		"limits get --resource unknown",
+		"limits resolve key-1 gpt-4",
+		"limits resolve key-2 gpt-4",
+		"acquire key-1 gpt-4 rpm=1 tpm=500",
+		"adjust $LEASE tpm=+1500",
+		"adjust $LEASE tpm=-200",
+		"status key-1 gpt-4",
+		"release $LEASE",
+		"status key-1 gpt-4",
+		"acquire key-1 gpt-4 images=1",
+		"acquire key-1 gpt-4 rpm=10 tpm=1",
+		"acquire key-1 gpt-4 rpm=1",
+		"acquire key-1 gpt-4 rpm=11",
+		"status key-1 gpt-4 rpm=1",
+		"status key-1 gpt-4 rpm=11",
+		"status key-1 gpt-4 rpm=0 tpm=5",
+		"status key-1 gpt-4 tpm=5",
+		"acquire key-1 gpt-3 rpm=1",
+		"status key-1",
+		"status key-9",
+		"acquire key-3 gpt-4 tpm=1",
+		"adjust $LEASE tpm=+20100",
+		"acquire key-3 gpt-4 rpm=1",
+		"release forged",
+		"adjust forged rpm=1",
+		"limits delete --entity key-2",
+		"limits delete --entity key-2",
+		"acquire key-1 gpt-4 rpm=1 --namespace nobody",
+	)
+	golden(t, "tour.txt", strings.ReplaceAll(steady(text), s.nats, "$NATS"))
+}
+
+// TestTranscriptJSON is the same for programs.
+func TestTranscriptJSON(t *testing.T) {
+	s := startUp(t)
+	env := map[string]string{"TIDEGATE_NATS": s.nats, "TIDEGATE_JSON": "1"}
+	text := transcript(t, env,
+		"limits list",
+		"acquire key-1 gpt-4 rpm=1",
+		"limits set --resource gpt-4 rpm=10/520week",
+		"limits get --resource gpt-4",
+		"limits list",
+		"limits resolve key-1 gpt-4",
+		"acquire key-1 gpt-4 rpm=1",
+		"adjust $LEASE rpm=+2",
+		"release $LEASE",
+		"acquire key-1 gpt-4 rpm=10",
+		"acquire key-1 gpt-4 rpm=1",
+		"acquire key-1 gpt-4 rpm=11",
+		"status key-1 gpt-4",
+		"status key-1 gpt-4 rpm=1",
+		"status key-1",
+		"limits delete --resource gpt-4",
+	)
+	golden(t, "tour_json.txt", strings.ReplaceAll(steady(text), s.nats, "$NATS"))
+}
+
+// TestJSONIsJSON reads what the commands print for programs.
+func TestJSONIsJSON(t *testing.T) {
+	s := startUp(t)
+	s.env["TIDEGATE_NATS"] = s.nats
+	ask := func(reply any, line string) int {
+		w := newWorld()
+		w.env = s.env
+		code := runWithin(t, append(strings.Fields(line), "--json"), w)
+		require.NoError(t, json.Unmarshal([]byte(w.stdout.String()), reply), line)
+		return code
+	}
+	var level api.LimitsLevel
+	require.Equal(t, exitDone, ask(&level, "limits set --system rpm=3/520week"))
+	require.Equal(t, int64(3), level.Limits[0].Capacity)
+	var reply api.AcquireReply
+	require.Equal(t, exitDone, ask(&reply, "acquire key-1 gpt-4 rpm=3"))
+	require.True(t, reply.Allowed)
+	require.NotEmpty(t, reply.Lease)
+	var denied api.AcquireReply
+	require.Equal(t, exitDenied, ask(&denied, "acquire key-1 gpt-4 rpm=1"))
+	require.False(t, denied.Allowed)
+	require.Positive(t, denied.RetryAfterMs)
+	var never api.AcquireReply
+	require.Equal(t, exitDenied, ask(&never, "acquire key-1 gpt-4 rpm=4"))
+	require.True(t, never.Never)
+	require.Equal(t, int64(-1), never.RetryAfterMs)
+}
+
+// TestTable creates, looks at and deletes a table of the store that up serves.
+func TestTable(t *testing.T) {
+	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+	s := startUp(t, "--dynamodb-listen", "127.0.0.1:0")
+	endpoint := regexp.MustCompile(`DynamoDB (http://[0-9.:]+)`).FindStringSubmatch(s.printed)
+	require.NotNil(t, endpoint, "up says where the store listens: %s", s.printed)
+	env := map[string]string{"TIDEGATE_DYNAMODB_ENDPOINT": endpoint[1]}
+	text := transcript(t, env,
+		"table status",
+		"table status --table mine",
+		"table create --table mine",
+		"table create --table mine --json",
+		"table delete --table mine --yes",
+		"table delete --table mine --yes",
+		"table status --table mine",
+	)
+	golden(t, "table.txt", regexp.MustCompile(`RequestID: [0-9A-Z]+`).ReplaceAllString(text, "RequestID: <id>"))
+}
+
+// TestAdmission runs a second node on the NATS and the store of up.
+func TestAdmission(t *testing.T) {
+	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+	s := startUp(t, "--dynamodb-listen", "127.0.0.1:0")
+	endpoint := regexp.MustCompile(`DynamoDB (http://[0-9.:]+)`).FindStringSubmatch(s.printed)[1]
+	node := newWorld()
+	ended, stop := runApart(node, "admission", "--nats", s.nats, "--dynamodb-endpoint", endpoint, "--admin-listen", "127.0.0.1:0")
+	_, ready := node.stderr.wait("admission is ready", ended)
+	require.True(t, ready, node.stderr.String())
+	require.Equal(t, exitDone, stop())
+	text := transcript(t, map[string]string{"TIDEGATE_NATS": s.nats}, "status key-1") // up's own node goes on
+	require.Contains(t, text, "exit code 0")
+}
+
+func TestAdmissionWithoutTable(t *testing.T) {
+	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+	s := startUp(t, "--dynamodb-listen", "127.0.0.1:0")
+	endpoint := regexp.MustCompile(`DynamoDB (http://[0-9.:]+)`).FindStringSubmatch(s.printed)[1]
+	w := newWorld()
+	code := runWithin(t, []string{
+		"admission", "--nats", s.nats, "--dynamodb-endpoint", endpoint,
+		"--table", "mine", "--admin-listen", "127.0.0.1:0",
+	}, w)
+	require.Equal(t, exitError, code)
+	require.Contains(t, w.stderr.String(), "tidegate table create")
+}
+
+// TestDynamoDB keeps limits in a store that runs alone.
+func TestDynamoDB(t *testing.T) {
+	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+	store := newWorld()
+	ended, stop := runApart(store, "dynamodb", "--listen", "127.0.0.1:0")
+	printed, ready := store.stdout.wait(greetingEnds, ended)
+	require.True(t, ready, store.stderr)
+	args := strings.Fields(tried(printed)[0])
+	w := newWorld()
+	require.Equal(t, exitDone, runWithin(t, args[1:], w), w.stderr)
+	require.Contains(t, w.stdout.String(), "ACTIVE")
+	require.Equal(t, exitDone, stop())
+}
+
+// TestNobodyAnswers asks a NATS server on which no admission runs.
+func TestNobodyAnswers(t *testing.T) {
+	server, err := startNATS("127.0.0.1:0", t.TempDir(), output{process: newWorld().process()}.logger())
+	require.NoError(t, err)
+	t.Cleanup(server.stop)
+	text := transcript(t, map[string]string{"TIDEGATE_NATS": server.url()},
+		"acquire key-1 gpt-4 rpm=1",
+		"acquire key-1 gpt-4 rpm=1 --on-unavailable allow",
+		"release forged",
+		"limits list",
+	)
+	golden(t, "nobody.txt", strings.ReplaceAll(text, server.url(), "$NATS"))
+}
+
+// TestLevelsOfACascade shows whose limit is which, when there are several.
+func TestLevelsOfACascade(t *testing.T) {
+	var p page
+	p.limits([]api.LimitStatus{
+		{Entity: "key-1", Name: "rpm", Capacity: 10, Requested: 1, Available: 9},
+		{Entity: "team", Name: "rpm", Capacity: 100, Requested: 1, Available: -5, Exceeded: true, RetryAfterMs: 1500},
+	}, true)
+	require.Equal(t, strings.Join([]string{
+		"ENTITY  LIMIT  REQUESTED  AVAILABLE  CAPACITY",
+		"key-1   rpm    1          9          10",
+		"team    rpm    1          -5         100  enough in 1.5 s",
+		"",
+	}, "\n"), p.String())
+}
+
+// TestAdminListener reads health and metrics of a running system.
+func TestAdminListener(t *testing.T) {
+	s := startUp(t)
+	base := regexp.MustCompile(`http://[0-9.:]+`).FindString(s.printed)
+	get := func(path string) string {
+		resp, err := http.Get(base + path)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, resp.Body.Close()) }()
+		body, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusOK, resp.StatusCode, path)
+		return string(body)
+	}
+	get("/healthz")
+	get("/readyz")
+	require.Contains(t, get("/metrics"), "go_goroutines")
+	require.Contains(t, get("/metrics"), "tidegate_")
+	require.Contains(t, get("/debug/pprof/"), "goroutine")
+}
+
+func TestTakenPorts(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, taken.Close()) }()
+	for _, flag := range []string{"--nats-listen", "--admin-listen", "--dynamodb-listen"} {
+		w := newWorld()
+		args := []string{"up", "--dir", t.TempDir(), "--nats-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", flag, taken.Addr().String()}
+		require.Equal(t, exitError, runWithin(t, args, w), flag)
+		require.Contains(t, w.stderr.String(), "give another address with "+flag)
+		require.Empty(t, w.stdout.String())
+	}
+}
+
+func TestDirectoryInUse(t *testing.T) {
+	dir := t.TempDir()
+	startUp(t, "--dir", dir)
+	w := newWorld()
+	require.Equal(t, exitError, runWithin(t, []string{"up", "--dir", dir, "--nats-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, w))
+	require.Contains(t, w.stderr.String(), "is in use")
+	require.Contains(t, w.stderr.String(), "--dir")
+}

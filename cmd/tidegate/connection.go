@@ -1,0 +1,125 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/tidegate/tidegate/pkg/api"
+	tidegate "github.com/tidegate/tidegate/pkg/client"
+)
+
+// natsFlags say which NATS server to use.
+type natsFlags struct {
+	NATS  string `name:"nats" default:"${nats}" placeholder:"URL" help:"NATS server, or several with commas between; default: ${nats}."`
+	Creds string `name:"creds" placeholder:"FILE" help:"NATS credentials file."`
+}
+
+// clientFlags say whom to ask, and for whom.
+type clientFlags struct {
+	natsFlags
+	Namespace string `name:"namespace" default:"${namespace}" placeholder:"NAME" help:"Namespace; default: ${namespace}."`
+}
+
+const (
+	defaultNATSListen = "127.0.0.1:4222"
+	defaultNATS       = "nats://" + defaultNATSListen
+
+	connectTimeout = 2 * time.Second
+)
+
+// dial connects to the NATS server under a name that its operators see.
+func (f natsFlags) dial(name string, options ...nats.Option) (*nats.Conn, error) {
+	options = append([]nats.Option{nats.Name(name), nats.Timeout(connectTimeout)}, options...)
+	if f.Creds != "" {
+		options = append(options, nats.UserCredentials(f.Creds))
+	}
+	nc, err := nats.Connect(f.NATS, options...)
+	if err == nil {
+		return nc, nil
+	}
+	err = fmt.Errorf("connect to NATS at %s: %w", f.NATS, err)
+	var network *net.OpError
+	switch {
+	case errors.Is(err, nats.ErrNoServers), errors.Is(err, nats.ErrTimeout), errors.As(err, &network):
+		return nil, advise(err, "No NATS server answers there. Start one with `tidegate up`, or point --nats at yours.")
+	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, fs.ErrNotExist):
+		return nil, advise(err, "Point --creds at a credentials file that this server knows.")
+	}
+	return nil, err
+}
+
+// client calls do with a client, and says what to do about its error.
+func (f clientFlags) client(do func(*tidegate.Client) error) error {
+	if err := api.CheckNamespace(f.Namespace); err != nil {
+		return usageError{fmt.Errorf("--namespace: %w", err)}
+	}
+	nc, err := f.dial("tidegate command line", tidegate.InboxPrefix(f.Namespace))
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	client, err := tidegate.New(nc, tidegate.WithNamespace(f.Namespace))
+	if err != nil {
+		return fmt.Errorf("make a client: %w", err)
+	}
+	return f.explain(do(client))
+}
+
+// explain adds to an error of a request what to do about it, where that is
+// known.
+func (f natsFlags) explain(err error) error {
+	var refused *api.Error
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		return advise(fmt.Errorf("nobody answers for Tidegate on the NATS server at %s (%w)", f.NATS, err),
+			"Start `tidegate admission` there, or everything in one process with `tidegate up`.")
+	case errors.Is(err, nats.ErrTimeout):
+		return advise(err, "The service took too long; whether it did what was asked is unknown. See its log.")
+	case errors.As(err, &refused):
+		switch refused.Code {
+		case api.CodeUnknownNamespace:
+			return advise(err, "Point --namespace at one that exists; %q always does.", api.DefaultNamespace)
+		case api.CodeUnavailable:
+			return advise(err, "Nothing is known to be spent. See the log of `tidegate admission`, or try again.")
+		}
+	}
+	return err
+}
+
+// advisedError is an error and what to do about it.
+type advisedError struct {
+	err    error
+	advice string
+}
+
+func (e advisedError) Error() string { return e.err.Error() + "\n" + e.advice }
+func (e advisedError) Unwrap() error { return e.err }
+
+func advise(err error, format string, args ...any) error {
+	return advisedError{err: err, advice: fmt.Sprintf(format, args...)}
+}
+
+// command is a command line to paste that asks the same server.
+func (f clientFlags) command(self string, words ...string) string {
+	line := make([]string, 0, len(words)+3)
+	line = append(line, quoted(self))
+	for _, word := range words {
+		line = append(line, quoted(word))
+	}
+	if f.NATS != defaultNATS {
+		line = append(line, "--nats", quoted(f.NATS))
+	}
+	if f.Creds != "" {
+		line = append(line, "--creds", quoted(f.Creds))
+	}
+	if f.Namespace != api.DefaultNamespace {
+		line = append(line, "--namespace", quoted(f.Namespace))
+	}
+	return strings.Join(line, " ")
+}

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// self is how the program is called in tests, and in the commands it prints.
+const self = "tidegate"
+
+// world is a process whose environment and streams are the test's.
+type world struct {
+	env            map[string]string
+	stdout, stderr *buffer
+}
+
+func newWorld() *world {
+	return &world{env: map[string]string{}, stdout: newBuffer(), stderr: newBuffer()}
+}
+
+func (w *world) process() process {
+	return process{getenv: func(name string) string { return w.env[name] }, self: self, stdout: w.stdout, stderr: w.stderr}
+}
+
+// buffer is a stream that can be waited on.
+type buffer struct {
+	mu      sync.Mutex
+	content bytes.Buffer  // guarded by mu
+	changed chan struct{} // guarded by mu; closed and replaced by each write
+}
+
+func newBuffer() *buffer { return &buffer{changed: make(chan struct{})} }
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	close(b.changed)
+	b.changed = make(chan struct{})
+	return b.content.Write(p)
+}
+
+func (b *buffer) String() string {
+	text, _ := b.look()
+	return text
+}
+
+func (b *buffer) look() (string, <-chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.content.String(), b.changed
+}
+
+// wait returns what was written once part is in it, or false if ended closes
+// before.
+func (b *buffer) wait(part string, ended <-chan struct{}) (string, bool) {
+	for {
+		text, changed := b.look()
+		if strings.Contains(text, part) {
+			return text, true
+		}
+		select {
+		case <-changed:
+		case <-ended:
+			return b.String(), false
+		}
+	}
+}
+
+// system is a running `tidegate up`.
+type system struct {
+	*world
+	printed string // up to and with the last line of the greeting
+	nats    string
+	stop    func() int // ends it and returns its exit code
+}
+
+// greetingEnds is the last line of the greeting.
+const greetingEnds = howToStop + "\n"
+
+// startUp starts `tidegate up` with a directory and ports of its own, and more
+// flags if given, and waits until it is ready.
+func startUp(t *testing.T, more ...string) *system {
+	t.Helper()
+	args := append([]string{"up", "--dir", t.TempDir(), "--nats-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, more...)
+	s := &system{world: newWorld()}
+	ended, stop := runApart(s.world, args...)
+	s.stop = stop
+	t.Cleanup(func() { s.stop() })
+	printed, ready := s.stdout.wait(greetingEnds, ended)
+	require.True(t, ready, "up ended: %s", s.stderr)
+	s.printed = printed
+	s.nats = regexp.MustCompile(`nats://[0-9.:]+`).FindString(printed)
+	return s
+}
+
+// runApart runs a command line that goes on until it is stopped. ended is closed
+// when it has ended; stop ends it and returns the exit code.
+func runApart(w *world, args ...string) (ended <-chan struct{}, stop func() int) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done, code := make(chan struct{}), exitDone
+	go func() {
+		defer close(done)
+		code = run(ctx, args, w.process())
+	}()
+	return done, func() int {
+		cancel()
+		<-done
+		return code
+	}
+}
+
+// transcript runs command lines against a system and returns what a terminal
+// would show. $LEASE in a line is the last lease that was printed.
+func transcript(t *testing.T, env map[string]string, lines ...string) string {
+	t.Helper()
+	var out strings.Builder
+	lease := ""
+	for _, line := range lines {
+		w := newWorld()
+		w.env = env
+		args := strings.Fields(strings.ReplaceAll(line, "$LEASE", lease))
+		code := runWithin(t, args, w)
+		for _, found := range leases.FindAllString(w.stdout.String(), -1) {
+			lease = found
+		}
+		out.WriteString("$ tidegate " + line + "\n" + w.stdout.String() + w.stderr.String())
+		out.WriteString("exit code " + strconv.Itoa(code) + "\n\n")
+	}
+	return out.String()
+}
+
+// runWithin runs a command line that must end.
+func runWithin(t *testing.T, args []string, w *world) int {
+	t.Helper()
+	const patience = 30 * time.Second // only a hang takes that long
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	return run(ctx, args, w.process())
+}
+
+var (
+	leases    = regexp.MustCompile(`A[A-Za-z0-9_-]{60,}`)
+	waits     = regexp.MustCompile(`\b(\d+ ms|\d+\.\d s|\d+h\d+m\d+s|\d+m\d+s|\d+ days)`)
+	waitsJSON = regexp.MustCompile(`"retry_after_ms":\d+`)
+)
+
+// steady replaces what differs from run to run.
+func steady(text string) string {
+	text = leases.ReplaceAllString(text, "<lease>")
+	text = waits.ReplaceAllString(text, "<wait>")
+	return waitsJSON.ReplaceAllString(text, `"retry_after_ms":<ms>`)
+}
+
+// golden compares with a file in testdata, or writes it with -update.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err, "go test -update writes it")
+	require.Equal(t, string(want), got, "go test -update accepts it")
+}

@@ -1,0 +1,231 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/tidegate/tidegate/pkg/api"
+	tidegate "github.com/tidegate/tidegate/pkg/client"
+)
+
+// settingCommands set things up.
+type settingCommands struct {
+	Limits limitsCmd `cmd:"" group:"set" help:"Stored limits."`
+	Table  tableCmd  `cmd:"" group:"set" help:"The DynamoDB table."`
+}
+
+type limitsCmd struct {
+	Set     limitsSetCmd     `cmd:"" help:"Replace all limits of a level."`
+	Get     limitsGetCmd     `cmd:"" help:"Show one level."`
+	Delete  limitsDeleteCmd  `cmd:"" help:"Take all limits from a level, so that the next one holds."`
+	List    limitsListCmd    `cmd:"" help:"Show all levels that have limits, or those of an entity or a resource."`
+	Resolve limitsResolveCmd `cmd:"" help:"Show which level's limits hold for an entity and a resource."`
+}
+
+// levelFlags name a config level.
+type levelFlags struct {
+	System   bool   `name:"system" help:"The level that holds where no other does."`
+	Resource string `name:"resource" placeholder:"NAME" help:"The level of a resource; with --entity, of that entity on it."`
+	Entity   string `name:"entity" placeholder:"ID" help:"The level of an entity."`
+}
+
+// target is the level, checked.
+func (f levelFlags) target() (api.LimitsTarget, error) {
+	t := api.LimitsTarget{System: f.System, Entity: f.Entity, Resource: f.Resource}
+	if t == (api.LimitsTarget{}) {
+		return t, usageError{errors.New("name a level: --system, --resource R, --entity E, or --entity E --resource R")}
+	}
+	if t.System && (t.Entity != "" || t.Resource != "") {
+		return t, usageError{errors.New("--system stands alone, without --entity and --resource")}
+	}
+	if err := t.Check(); err != nil {
+		return t, usageError{err}
+	}
+	return t, nil
+}
+
+type limitsSetCmd struct {
+	clientFlags
+	levelFlags
+	OnUnavailable api.Policy `name:"on-unavailable" placeholder:"POLICY" help:"Also store what acquires do when the store cannot be asked: block or allow."`
+	Limits        []string   `arg:"" help:"All limits the level shall have: rpm=100/min, tpm=10000/min:20000 (burst of 20000), slow=1/30s."`
+}
+
+// Run sets and prints the level as it is stored.
+func (c limitsSetCmd) Run(ctx context.Context, o output) error {
+	target, err := c.target()
+	if err != nil {
+		return err
+	}
+	limits, err := parseLimits(c.Limits)
+	if err != nil {
+		return usageError{err}
+	}
+	if err := c.OnUnavailable.Check(); err != nil {
+		return usageError{fmt.Errorf("--on-unavailable: %w", err)}
+	}
+	return c.client(func(client *tidegate.Client) error {
+		level, err := client.Admin().SetLimits(ctx, api.LimitsSetRequest{
+			LimitsTarget: target, Limits: limits, OnUnavailable: c.OnUnavailable,
+		})
+		if err != nil {
+			return err
+		}
+		return o.level(level)
+	})
+}
+
+func parseLimits(texts []string) ([]api.Limit, error) {
+	limits := make([]api.Limit, 0, len(texts))
+	named := map[string]bool{}
+	for _, text := range texts {
+		l, err := api.ParseLimit(text)
+		if err != nil {
+			return nil, err
+		}
+		if named[l.Name] {
+			return nil, fmt.Errorf("%s is named twice", l.Name)
+		}
+		named[l.Name] = true
+		limits = append(limits, l)
+	}
+	return limits, nil
+}
+
+type limitsGetCmd struct {
+	clientFlags
+	levelFlags
+}
+
+// Run prints one level.
+func (c limitsGetCmd) Run(ctx context.Context, o output) error {
+	target, err := c.target()
+	if err != nil {
+		return err
+	}
+	return c.client(func(client *tidegate.Client) error {
+		level, err := client.Admin().GetLimits(ctx, target)
+		if err != nil {
+			return err
+		}
+		return o.level(level)
+	})
+}
+
+type limitsDeleteCmd struct {
+	clientFlags
+	levelFlags
+}
+
+// Run deletes a level's limits.
+func (c limitsDeleteCmd) Run(ctx context.Context, o output) error {
+	target, err := c.target()
+	if err != nil {
+		return err
+	}
+	return c.client(func(client *tidegate.Client) error {
+		if err := client.Admin().DeleteLimits(ctx, target); err != nil {
+			return err
+		}
+		return o.write(api.LimitsDeleteReply{Deleted: true}, func(p *page) {
+			p.line("%s has no limits of its own any more", levelName(target))
+		})
+	})
+}
+
+type limitsListCmd struct {
+	clientFlags
+	levelFlags
+}
+
+// Run prints all pages as one list.
+func (c limitsListCmd) Run(ctx context.Context, o output) error {
+	var target api.LimitsTarget
+	if c.levelFlags != (levelFlags{}) {
+		var err error
+		if target, err = c.target(); err != nil {
+			return err
+		}
+	}
+	return c.client(func(client *tidegate.Client) error {
+		all := api.LimitsListReply{Levels: []api.LimitsLevel{}}
+		for query := (api.LimitsListRequest{LimitsTarget: target, Limit: api.MaxPage}); ; {
+			part, err := client.Admin().ListLimits(ctx, query)
+			if err != nil {
+				return err
+			}
+			all.Levels = append(all.Levels, part.Levels...)
+			if query.Cursor = part.Cursor; query.Cursor == "" {
+				break
+			}
+		}
+		return o.write(all, func(p *page) {
+			if len(all.Levels) == 0 {
+				p.line("no limits are stored there; set some, for example:\n  %s",
+					c.command(o.self, "limits", "set", "--system", "rpm=100/min"))
+				return
+			}
+			p.levels(all.Levels)
+		})
+	})
+}
+
+type limitsResolveCmd struct {
+	clientFlags
+	Entity   string `arg:"" help:"Who spends."`
+	Resource string `arg:"" help:"On what."`
+}
+
+// Run prints which level holds, and those it hides.
+func (c limitsResolveCmd) Run(ctx context.Context, o output) error {
+	if _, err := spending(c.Entity, c.Resource, nil); err != nil {
+		return usageError{err}
+	}
+	return c.client(func(client *tidegate.Client) error {
+		reply, err := client.Admin().ResolveLimits(ctx, c.Entity, c.Resource)
+		if err != nil {
+			return c.adviseLimits(o, err, c.Entity, c.Resource, nil)
+		}
+		return o.write(reply, func(p *page) {
+			p.line("the limits of %s hold; when the store cannot be asked: %s\n", levelName(reply.Winner), reply.OnUnavailable)
+			p.levels(reply.Levels)
+		})
+	})
+}
+
+// level prints one level.
+func (o output) level(level api.LimitsLevel) error {
+	return o.write(level, func(p *page) { p.levels([]api.LimitsLevel{level}) })
+}
+
+// levels adds a table of config levels.
+func (p *page) levels(levels []api.LimitsLevel) {
+	rows := [][]string{{"LEVEL", "VERSION", "ON UNAVAILABLE", "LIMITS"}}
+	for _, l := range levels {
+		policy := string(l.OnUnavailable)
+		if policy == "" {
+			policy = "-"
+		}
+		limits := make([]string, len(l.Limits))
+		for i, limit := range l.Limits {
+			limits[i] = limit.String()
+		}
+		rows = append(rows, []string{levelName(l.LimitsTarget), number(l.Version), policy, strings.Join(limits, " ")})
+	}
+	p.table(rows)
+}
+
+// levelName is how people call a level.
+func levelName(t api.LimitsTarget) string {
+	switch {
+	case t.System:
+		return "system"
+	case t.Resource == "":
+		return "entity " + t.Entity
+	case t.Entity == "":
+		return "resource " + t.Resource
+	}
+	return "entity " + t.Entity + " on " + t.Resource
+}

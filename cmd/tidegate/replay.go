@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/tidegate/tidegate/internal/loadgen"
+)
+
+type replayCmd struct {
+	loadFlags
+	Entities  int     `name:"entities" default:"20" placeholder:"N" help:"Spread the requests over so many entities, in turn; default 20."`
+	Speed     speed   `name:"speed" default:"max" placeholder:"10x" help:"How many times faster than the trace: 1x, 10x; or max, the default."`
+	Limit     int     `name:"limit" placeholder:"N" help:"Play the first N requests only."`
+	Estimate  int64   `name:"estimate" default:"250" placeholder:"TOKENS" help:"Tokens of answer that a request reserves; default 250."`
+	Generate  float64 `name:"generate" default:"50" placeholder:"N" help:"Tokens per second at which answers are generated, in time of the trace; default 50."`
+	InFlight  int     `name:"in-flight" default:"1024" placeholder:"N" help:"Requests under way at most, their generation included; default 1024."`
+	TraceFile string  `arg:"" name:"trace" help:"An LLM trace, such as AzureLLMInferenceTrace_conv.csv of github.com/Azure/AzurePublicDataset."`
+}
+
+func (replayCmd) Help() string {
+	return `Each request acquires rpm=1 and tpm=(its prompt + an estimate), and adjusts to what it really cost when its answer is complete. ` +
+		`Exit code 1: a limit was exceeded, recomputed from the replies. An interrupt ends the run and prints what there is.`
+}
+
+// Run plays the trace and prints the report.
+func (c replayCmd) Run(ctx context.Context, o output) error {
+	if c.Limit < 0 || c.Entities < 1 {
+		return usageError{errors.New("--limit cannot be negative, and --entities must be above 0")}
+	}
+	rows, err := readTrace(c.TraceFile, c.Limit)
+	if err != nil {
+		return err
+	}
+	target, done, err := c.open(ctx, "replay-", c.Entities)
+	if err != nil {
+		return err
+	}
+	defer done()
+	replay := loadgen.Replay{
+		Target: target, Trace: rows, Estimate: c.Estimate, Speed: float64(c.Speed), TokensPerSecond: c.Generate, InFlight: c.InFlight,
+	}
+	stop := o.watch(ctx, watched{what: "replaying", unit: "requests", total: int64(len(rows)), done: target.Finished.Load})
+	report, err := replay.Run(ctx)
+	stop()
+	return c.conclude(o, report, err)
+}
+
+func readTrace(path string, limit int) ([]loadgen.Row, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("open the trace: %w", err)}
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	rows, err := loadgen.ReadTrace(file, limit)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("%s: %w", path, err)}
+	}
+	return rows, nil
+}
+
+// speed is how many times faster than its trace a replay is, 0 for as fast as
+// it can be.
+type speed float64
+
+// UnmarshalText reads 1x, 0.5x, 10x or max.
+func (s *speed) UnmarshalText(text []byte) error {
+	if string(text) == "max" {
+		*s = 0
+		return nil
+	}
+	factor, ok := strings.CutSuffix(string(text), "x")
+	value, err := strconv.ParseFloat(factor, 64)
+	if !ok || err != nil || !(value > 0 && value <= 1e6) {
+		return fmt.Errorf("%q is no speed: write 1x, 10x or max", text)
+	}
+	*s = speed(value)
+	return nil
+}

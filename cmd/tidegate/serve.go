@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// adminFlags are for whoever watches a service.
+type adminFlags struct {
+	AdminListen string `name:"admin-listen" default:"127.0.0.1:9464" placeholder:"ADDR" help:"Where metrics, health and pprof are served; default: 127.0.0.1:9464. Port 0 takes a free one."`
+}
+
+const (
+	headerTimeout   = 5 * time.Second
+	shutdownTimeout = 2 * time.Second
+)
+
+// logger writes to where people read it: beside the output, not in it.
+func (o output) logger() *slog.Logger {
+	if o.json {
+		return slog.New(slog.NewJSONHandler(o.stderr, nil))
+	}
+	return slog.New(slog.NewTextHandler(o.stderr, nil))
+}
+
+// serve runs body with a metrics registry that is served beside it, at what
+// AdminListen then says. body calls ready when what it does has begun. To be
+// stopped before that is no error.
+func (f *adminFlags) serve(ctx context.Context, log *slog.Logger, body func(ctx context.Context, registry *prometheus.Registry, ready func()) error) error {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	var up atomic.Bool
+	bound, stop, err := listenHTTP("--admin-listen", f.AdminListen, adminHandler(registry, &up), log)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	f.AdminListen = bound
+	err = body(ctx, registry, func() { up.Store(true) })
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+func adminHandler(registry *prometheus.Registry, up *atomic.Bool) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("alive\n")) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if !up.Load() {
+			http.Error(w, "starting", http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = w.Write([]byte("ready\n"))
+	})
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	return mux
+}
+
+// checkListen refuses what is no address.
+func checkListen(flag, address string) error {
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return usageError{fmt.Errorf("%s %q is no address such as 127.0.0.1:4222", flag, address)}
+	}
+	return nil
+}
+
+// checkLoopback refuses what others could reach.
+func checkLoopback(flag, address string) error {
+	if err := checkListen(flag, address); err != nil {
+		return err
+	}
+	host, _, _ := net.SplitHostPort(address)
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return usageError{fmt.Errorf("%s %s is not on loopback: whoever reaches the store may do everything, as it checks no signatures; write 127.0.0.1:8000", flag, address)}
+	}
+	return nil
+}
+
+// listenHTTP serves until stop is called, which gives requests under way a
+// moment. It returns the address that it listens on.
+func listenHTTP(flag, address string, handler http.Handler, log *slog.Logger) (bound string, stop func(), err error) {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return "", nil, explainListen(flag, address, err)
+	}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			log.Error("an HTTP listener failed", "address", address, "error", err)
+		}
+	}()
+	return listener.Addr().String(), func() {
+		ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
+		defer cancel()
+		if server.Shutdown(ctx) != nil {
+			_ = server.Close() // whoever still holds a connection was given time
+		}
+		<-ended
+	}, nil
+}
+
+// explainListen says what to do about an address that cannot be listened on.
+func explainListen(flag, address string, err error) error {
+	err = fmt.Errorf("listen on %s: %w", address, err)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return advise(err, "Something else listens there; is `tidegate up` running already? Stop it, or give another address with %s (port 0 takes a free one).", flag)
+	}
+	return advise(err, "Give an address of this machine with %s.", flag)
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+)
+
+// storeFlags say which DynamoDB and which table to use.
+type storeFlags struct {
+	Endpoint string `name:"dynamodb-endpoint" placeholder:"URL" help:"DynamoDB endpoint; default: that of the region."`
+	Region   string `name:"region" placeholder:"REGION" help:"AWS region; default: that of the AWS environment and files."`
+	Table    string `name:"table" default:"${table}" placeholder:"NAME" help:"Table; default: ${table}."`
+}
+
+const (
+	// localRegion and localCredentials are for engines on this machine: they
+	// want some, and do not look at them.
+	localRegion      = "us-east-1"
+	localCredentials = "tidegate"
+
+	// storeConnections is how many connections to DynamoDB stay open when idle:
+	// as many as one node has writes under way under load.
+	storeConnections = 512
+	storeDialTimeout = 2 * time.Second
+	storeIdleTimeout = 90 * time.Second
+)
+
+// aws is the SDK's configuration for the store.
+func (f storeFlags) aws(ctx context.Context) (aws.Config, error) {
+	local, err := f.local()
+	if err != nil {
+		return aws.Config{}, err
+	}
+	options := []func(*config.LoadOptions) error{config.WithHTTPClient(storeTransport())}
+	if f.Region != "" {
+		options = append(options, config.WithRegion(f.Region))
+	}
+	if local { // then the machine's role in AWS is no matter, and looking for it takes time
+		options = append(options, config.WithEC2IMDSClientEnableState(imds.ClientDisabled))
+	}
+	cfg, err := config.LoadDefaultConfig(ctx, options...)
+	if err != nil {
+		return aws.Config{}, fmt.Errorf("read the AWS configuration: %w", err)
+	}
+	if f.Endpoint != "" {
+		cfg.BaseEndpoint = &f.Endpoint
+	}
+	if cfg.Region == "" && local {
+		cfg.Region = localRegion
+	}
+	if cfg.Region == "" {
+		return aws.Config{}, usageError{errors.New("which AWS region? Give --region (TIDEGATE_REGION, AWS_REGION), or --dynamodb-endpoint for a DynamoDB on this machine")}
+	}
+	if local && lacksCredentials(ctx, cfg) {
+		cfg.Credentials = credentials.NewStaticCredentialsProvider(localCredentials, localCredentials, "")
+	}
+	return cfg, nil
+}
+
+// local reports whether the endpoint is on this machine.
+func (f storeFlags) local() (bool, error) {
+	if f.Endpoint == "" {
+		return false, nil
+	}
+	u, err := url.Parse(f.Endpoint)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return false, usageError{fmt.Errorf("--dynamodb-endpoint %q is no URL such as http://127.0.0.1:8000", f.Endpoint)}
+	}
+	ip := net.ParseIP(u.Hostname())
+	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback(), nil
+}
+
+// lacksCredentials reports whether none are configured.
+func lacksCredentials(ctx context.Context, cfg aws.Config) bool {
+	_, err := cfg.Credentials.Retrieve(ctx)
+	return err != nil
+}
+
+// storeTransport is the SDK's own client with room for many writes at once; by
+// default it keeps ten idle connections to a host and closes the rest.
+func storeTransport() *awshttp.BuildableClient {
+	return awshttp.NewBuildableClient().
+		WithTransportOptions(func(t *http.Transport) {
+			t.MaxIdleConns = storeConnections
+			t.MaxIdleConnsPerHost = storeConnections
+			t.IdleConnTimeout = storeIdleTimeout
+		}).
+		WithDialerOptions(func(d *net.Dialer) { d.Timeout = storeDialTimeout })
+}
+
+// explain adds to an error of the store what to do about it.
+func (f storeFlags) explain(err error) error {
+	var missing *types.ResourceNotFoundException
+	var operation *net.OpError
+	switch {
+	case errors.As(err, &missing):
+		return advise(err, "Make the table with `tidegate table create`, or point --table at yours.")
+	case errors.As(err, &operation) && f.Endpoint != "":
+		return advise(err, "Is a DynamoDB-compatible store listening at %s? Point --dynamodb-endpoint at yours, or leave it out for AWS.", f.Endpoint)
+	case errors.As(err, &operation):
+		return advise(err, "DynamoDB cannot be reached from here: check the network and --region, or give --dynamodb-endpoint.")
+	}
+	return err
+}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// tried are the commands that a greeting suggests, without indentation.
+func tried(greeting string) []string {
+	var commands []string
+	for line := range strings.Lines(greeting) {
+		if command, indented := strings.CutPrefix(line, "  "); indented {
+			commands = append(commands, strings.TrimSpace(command))
+		}
+	}
+	return commands
+}
+
+// TestUpSuggestsWhatWorks runs the three commands that up prints.
+func TestUpSuggestsWhatWorks(t *testing.T) {
+	s := startUp(t)
+	first, _, _ := strings.Cut(s.printed, "\n")
+	require.Contains(t, first, "ready: NATS "+s.nats)
+	commands := tried(s.printed)
+	require.Len(t, commands, 3)
+	for i, want := range []string{"rpm=100/min", "admitted", "AVAILABLE"} {
+		args := strings.Fields(commands[i])
+		require.Equal(t, self, args[0])
+		w := newWorld()
+		require.Equal(t, exitDone, runWithin(t, args[1:], w), "%s\n%s", commands[i], w.stderr)
+		require.Contains(t, w.stdout.String(), want)
+	}
+	require.Equal(t, exitDone, s.stop())
+	require.Empty(t, s.stderr.String(), "a quiet run logs nothing")
+}
+
+// TestGreeting shows what up prints where nothing differs from the defaults.
+func TestGreeting(t *testing.T) {
+	w := newWorld()
+	up := upCmd{Dir: "./tidegate-data", adminFlags: adminFlags{AdminListen: "127.0.0.1:9464"}}
+	up.greet(output{process: w.process()}, defaultNATS)
+	up.greet(output{process: w.process(), json: true}, defaultNATS)
+	golden(t, "greeting.txt", w.stdout.String())
+}
+
+func TestUpStopsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	w := newWorld()
+	code := run(ctx, []string{"up", "--dir", t.TempDir(), "--nats-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, w.process())
+	require.Equal(t, exitDone, code, w.stderr.String())
+}
+
+// binary builds the program as a user would.
+func binary(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "tidegate")
+	out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return path
+}
+
+// child is a running program.
+type child struct {
+	cmd      *exec.Cmd
+	greeting string
+}
+
+// startChild starts `up` and reads its greeting.
+func startChild(t *testing.T, program, dir, listen string) *child {
+	t.Helper()
+	cmd := exec.Command(program, "up", "--dir", dir, "--nats-listen", listen, "--admin-listen", "127.0.0.1:0")
+	cmd.Stderr = os.Stderr
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		err := cmd.Process.Kill()
+		require.True(t, err == nil || errors.Is(err, os.ErrProcessDone), err)
+	})
+	var greeting strings.Builder
+	lines := bufio.NewReader(stdout)
+	for !strings.HasSuffix(greeting.String(), greetingEnds) {
+		line, err := lines.ReadString('\n')
+		require.NoError(t, err, "up ended early: %s", greeting.String())
+		greeting.WriteString(line)
+	}
+	go func() { _, _ = io.Copy(io.Discard, lines) }()
+	return &child{cmd: cmd, greeting: greeting.String()}
+}
+
+// end sends a signal and returns the exit code.
+func (c *child) end(t *testing.T, signal os.Signal) int {
+	t.Helper()
+	require.NoError(t, c.cmd.Process.Signal(signal))
+	err := c.cmd.Wait()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		require.NoError(t, err)
+	}
+	return c.cmd.ProcessState.ExitCode()
+}
+
+// TestProgram builds the program, pastes what it prints into a shell, stops it
+// by a signal, and starts it again in the same place.
+func TestProgram(t *testing.T) {
+	program, dir := binary(t), t.TempDir()
+	first := startChild(t, program, dir, "127.0.0.1:0")
+	commands := tried(first.greeting)
+	require.Len(t, commands, 3)
+	for _, command := range commands {
+		shell := exec.Command("sh", "-c", command)
+		shell.Dir = "/" // another terminal is anywhere
+		out, err := shell.CombinedOutput()
+		require.NoError(t, err, "%s\n%s", command, out)
+	}
+	address := strings.TrimPrefix(regexp.MustCompile(`nats://[0-9.:]+`).FindString(first.greeting), "nats://")
+
+	locked := exec.Command(program, "up", "--dir", dir, "--nats-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+	out, err := locked.CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), "is in use")
+	require.Equal(t, exitError, locked.ProcessState.ExitCode())
+
+	require.Equal(t, exitDone, first.end(t, syscall.SIGTERM))
+	requireFree(t, address)
+
+	second := startChild(t, program, dir, address)
+	require.Equal(t, exitDone, second.end(t, os.Interrupt))
+	requireFree(t, address)
+
+	third := startChild(t, program, dir, address)
+	require.Equal(t, -1, third.end(t, os.Kill), "a kill leaves no exit code")
+	fourth := startChild(t, program, dir, address)
+	require.Equal(t, exitDone, fourth.end(t, syscall.SIGTERM))
+}
+
+// requireFree fails unless an address can be listened on.
+func requireFree(t *testing.T, address string) {
+	t.Helper()
+	l, err := net.Listen("tcp", address)
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	_, err = net.DialTimeout("tcp", address, time.Second)
+	require.Error(t, err)
+}

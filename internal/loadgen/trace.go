@@ -1,0 +1,97 @@
+package loadgen
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Row is one request of an LLM trace.
+type Row struct {
+	At        time.Duration // since the first request of the trace
+	Context   int64         // tokens of the prompt
+	Generated int64         // tokens of the answer
+}
+
+const (
+	traceHeader = "TIMESTAMP,ContextTokens,GeneratedTokens"
+	traceTime   = "2006-01-02 15:04:05.0000000"
+	// maxRowTokens bounds a row's numbers far above any model, so that sums of
+	// them stay far from the largest amount of the wire.
+	maxRowTokens = 1 << 30
+)
+
+// ReadTrace reads a trace in the form of the Azure LLM inference trace 2023:
+//
+//	TIMESTAMP,ContextTokens,GeneratedTokens
+//	2023-11-16 18:15:46.6805900,374,44
+//
+// It reads limit requests at most, all if limit is 0. It is strict, so that no
+// other file passes for a trace: what does not fit is an error with the number
+// of its line. Times may not go back.
+func ReadTrace(r io.Reader, limit int) ([]Row, error) {
+	lines := bufio.NewScanner(r)
+	if !lines.Scan() {
+		return nil, errors.Join(errors.New("the trace is empty; its first line should be "+traceHeader), lines.Err())
+	}
+	if header := lines.Text(); header != traceHeader {
+		return nil, fmt.Errorf("line 1: %.80q is not the header of a trace, %s", header, traceHeader)
+	}
+	var rows []Row
+	var first time.Time
+	for number := 2; lines.Scan(); number++ {
+		if limit > 0 && len(rows) == limit {
+			return rows, nil
+		}
+		at, row, err := parseRow(lines.Text())
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", number, err)
+		}
+		if len(rows) == 0 {
+			first = at
+		}
+		row.At = at.Sub(first)
+		if len(rows) > 0 && row.At < rows[len(rows)-1].At {
+			return nil, fmt.Errorf("line %d: the time %s is before that of the line above", number, at.Format(traceTime))
+		}
+		rows = append(rows, row)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("line %d: %w", len(rows)+2, err)
+	}
+	if len(rows) == 0 {
+		return nil, errors.New("the trace has a header but no requests")
+	}
+	return rows, nil
+}
+
+func parseRow(line string) (time.Time, Row, error) {
+	fields := strings.Split(line, ",")
+	if len(fields) != 3 {
+		return time.Time{}, Row{}, fmt.Errorf("%.80q has %d fields, not the three of %s", line, len(fields), traceHeader)
+	}
+	at, err := time.Parse(traceTime, fields[0])
+	if err != nil || len(fields[0]) != len(traceTime) {
+		return time.Time{}, Row{}, fmt.Errorf("%.80q is no time such as %s", fields[0], traceTime)
+	}
+	var row Row
+	if row.Context, err = parseTokens("ContextTokens", fields[1]); err != nil {
+		return time.Time{}, Row{}, err
+	}
+	if row.Generated, err = parseTokens("GeneratedTokens", fields[2]); err != nil {
+		return time.Time{}, Row{}, err
+	}
+	return at, row, nil
+}
+
+func parseTokens(column, text string) (int64, error) {
+	n, err := strconv.ParseUint(text, 10, 31)
+	if err != nil || n > maxRowTokens {
+		return 0, fmt.Errorf("%s %.40q is no whole number from 0 to %d", column, text, maxRowTokens)
+	}
+	return int64(n), nil
+}

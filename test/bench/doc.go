@@ -1,0 +1,25 @@
+// Package bench measures Tidegate against what it stands on, in one process and
+// in one run, so that the figures are ratios that hold on any machine:
+//
+//	make bench        (go test -run '^$' -bench . ./test/bench)
+//
+//	callers ─TCP─▶ embedded NATS ─TCP─┬─▶ echo: replies at once, with as many bytes
+//	                                  └─▶ admission ─▶ fault (latency, counts) ─▶ localdynamo
+//
+// # Words
+//
+//   - The echo is the least that any service over NATS costs: the same callers,
+//     connections and payload sizes, and no work at all.
+//   - "client" goes through pkg/client; "raw" sends requests that were encoded
+//     beforehand and leaves the replies undecoded, as the echo's callers do.
+//   - The store's latency is simulated, its work is not: both are in its share.
+//
+// # Reading a line
+//
+//	BenchmarkHotBucket  1  …  0.52 client/echo  0.71 raw/echo  0.001 WCU/acquire
+//
+// At one hot bucket, a service gets 52 % of the rate it would get if the answer
+// cost nothing, and one write unit pays for a thousand acquires. Measurements
+// that are compared take turns, so that a busy machine slows both alike.
+// Each benchmark has a file of its own; world_test.go is what they share.
+package bench

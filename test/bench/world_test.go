@@ -1,0 +1,203 @@
+package bench
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/localdynamo"
+	"github.com/tidegate/tidegate/internal/localdynamo/fault"
+	"github.com/tidegate/tidegate/internal/namespace"
+	"github.com/tidegate/tidegate/internal/table"
+	"github.com/tidegate/tidegate/pkg/api"
+	tidegate "github.com/tidegate/tidegate/pkg/client"
+	"github.com/tidegate/tidegate/services/admission"
+)
+
+const (
+	resource     = "gpt-4"
+	storeLatency = 5 * time.Millisecond
+	connections  = 8 // of callers
+)
+
+// world is a store and a NATS server, embedded, and what was started on them.
+type world struct {
+	tb     testing.TB
+	engine *localdynamo.Engine
+	nats   *server.Server
+	ns     string // id of the default namespace
+}
+
+// newWorld has limits at the system level: an ample rpm and tpm, unless others
+// are given. Both hold more than any benchmark spends, and refill more slowly
+// than it does.
+func newWorld(tb testing.TB, own ...api.Limit) *world {
+	tb.Helper()
+	w := &world{tb: tb, engine: localdynamo.New(localdynamo.Options{Now: time.Now})}
+	db := dynamodb.NewFromConfig(localdynamo.Config(w.engine.HTTPClient(), "us-east-1"))
+	require.NoError(tb, table.CreateTable(tb.Context(), db, table.DefaultName))
+	var err error
+	w.ns, err = namespace.NewRegistry(db, table.DefaultName).Ensure(tb.Context(), api.DefaultNamespace)
+	require.NoError(tb, err)
+	if len(own) == 0 {
+		own = []api.Limit{ample("rpm"), ample("tpm")}
+	}
+	_, err = limits.NewStore(db, table.DefaultName).Set(tb.Context(), w.ns, api.LimitsSetRequest{
+		LimitsTarget: api.LimitsTarget{System: true}, Limits: own,
+	})
+	require.NoError(tb, err)
+	w.nats, err = server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: tb.TempDir(), NoLog: true, NoSigs: true,
+	})
+	require.NoError(tb, err)
+	w.nats.Start()
+	tb.Cleanup(func() { w.nats.Shutdown(); w.nats.WaitForShutdown() })
+	require.True(tb, w.nats.ReadyForConnections(10*time.Second))
+	return w
+}
+
+func ample(name string) api.Limit {
+	return api.Limit{Name: name, Capacity: api.MaxAmount, RefillAmount: 60, RefillPeriodSeconds: 60}
+}
+
+// overflowing is a limit that refills faster than any benchmark spends.
+func overflowing(name string) api.Limit {
+	return api.Limit{Name: name, Capacity: api.MaxAmount, RefillAmount: 60 * api.MaxRate, RefillPeriodSeconds: 60}
+}
+
+func (w *world) connect() *nats.Conn {
+	w.tb.Helper()
+	nc, err := nats.Connect(w.nats.ClientURL())
+	require.NoError(w.tb, err)
+	w.tb.Cleanup(nc.Close)
+	return nc
+}
+
+// conns are the callers' connections.
+func (w *world) conns() []*nats.Conn {
+	list := make([]*nats.Conn, connections)
+	for i := range list {
+		list[i] = w.connect()
+	}
+	return list
+}
+
+func (w *world) clients(conns []*nats.Conn) []*tidegate.Client {
+	list := make([]*tidegate.Client, len(conns))
+	for i, nc := range conns {
+		var err error
+		list[i], err = tidegate.New(nc)
+		require.NoError(w.tb, err)
+	}
+	return list
+}
+
+// echo answers a subject with a reply of so many bytes.
+func (w *world) echo(replyBytes int) (subject string) {
+	nc, reply := w.connect(), make([]byte, replyBytes)
+	subject = "echo." + strconv.Itoa(replyBytes)
+	_, err := nc.QueueSubscribe(subject, "echo", func(m *nats.Msg) { _ = m.Respond(reply) }) // an unanswered caller fails
+	require.NoError(w.tb, err)
+	require.NoError(w.tb, nc.Flush())
+	return subject
+}
+
+// node is an admission node with a store connection of its own, whose calls
+// are delayed, counted and timed.
+type node struct {
+	tb      testing.TB
+	store   *timed
+	calls   *fault.Transport
+	metrics *prometheus.Registry
+	stop    func()
+	// collected is closed once nothing refers to the stopped node any more.
+	collected chan struct{}
+}
+
+func (w *world) node(latency time.Duration, tuning admission.Tuning) *node {
+	w.tb.Helper()
+	n := &node{tb: w.tb, metrics: prometheus.NewRegistry(), collected: make(chan struct{})}
+	o := fault.Options{Next: w.engine.HTTPClient(), Now: time.Now}
+	if latency > 0 {
+		o.Latency = fault.Fixed(latency)
+	}
+	n.calls = fault.New(o)
+	n.store = newTimed(n.calls)
+	nc, err := nats.Connect(w.nats.ClientURL())
+	require.NoError(w.tb, err)
+	start := time.Now()
+	service, err := admission.New(admission.Config{
+		NATS: nc, DynamoDB: localdynamo.Config(n.store, "us-east-1"), Table: table.DefaultName,
+		Clock: func() admission.Reading {
+			now := time.Now()
+			return admission.Reading{Wall: now.Round(0), Mono: now.Sub(start)}
+		},
+		Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Metrics: n.metrics, Version: "0.0.0", Tuning: tuning,
+	})
+	require.NoError(w.tb, err)
+	runtime.AddCleanup(service, func(done chan struct{}) { close(done) }, n.collected)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- service.Run(ctx) }()
+	n.stop = func() {
+		cancel()
+		err := <-ended
+		ended <- nil
+		if err != nil {
+			w.tb.Error(err)
+		}
+	}
+	w.tb.Cleanup(n.stop)
+	select {
+	case <-service.Ready():
+	case err := <-ended:
+		require.NoError(w.tb, err)
+	}
+	return n
+}
+
+// metric sums a metric of the node, of a histogram its sum, over the label sets
+// that have all of the given values.
+func (n *node) metric(name string, values ...string) float64 {
+	n.tb.Helper()
+	families, err := n.metrics.Gather()
+	require.NoError(n.tb, err)
+	total := 0.0
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			has := map[string]bool{}
+			for _, label := range m.GetLabel() {
+				has[label.GetValue()] = true
+			}
+			all := true
+			for _, v := range values {
+				all = all && has[v]
+			}
+			if all {
+				total += m.GetCounter().GetValue() + m.GetGauge().GetValue() + m.GetHistogram().GetSampleSum() // it has one of them
+			}
+		}
+	}
+	return total
+}
+
+func minus(a, b fault.Count) fault.Count {
+	return fault.Count{
+		Calls: a.Calls - b.Calls, Faults: a.Faults - b.Faults, WriteUnits: a.WriteUnits - b.WriteUnits,
+		ReadUnits: a.ReadUnits - b.ReadUnits, IndexWriteUnits: a.IndexWriteUnits - b.IndexWriteUnits,
+	}
+}
