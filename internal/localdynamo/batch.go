@@ -68,8 +68,7 @@ func decodeBatchRead(table, raw []byte) (*batchRead, error) {
 	}
 	return b, eachField(raw, func(name, raw []byte) error {
 		if string(name) != "Keys" {
-			_, err := b.r.decode(name, raw)
-			return err
+			return b.r.decode(name, raw)
 		}
 		return eachElement(raw, func(raw []byte) error {
 			key, err := decodeItem(raw)

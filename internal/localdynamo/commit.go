@@ -45,6 +45,7 @@ type Commit struct {
 	// what the token stands for; Token is empty outside transactions.
 	Token  string
 	Digest [32]byte
+	at     time.Time
 }
 
 // image is an item at one moment. It never changes, so whoever has read it may
@@ -84,16 +85,17 @@ type mutation struct {
 }
 
 // commit is the only place where items change: it applies mutations to tables
-// and indexes, adds their price to the bill and hands the record to the
-// observer. factor is the price of a write: 1, or 2 in a transaction.
+// and indexes, adds their price to the call's bill and hands the record to the
+// journal and the observer. factor is the price of a write: 1, or 2 in a
+// transaction.
 // The caller holds mu for writing, and has seen under it that each item still is
 // as its mutation was planned on.
-func (e *Engine) commit(by Actor, factor float64, b *bill, c Commit, mutations ...mutation) {
-	now := e.now()
+func (e *Engine) commit(by Actor, factor float64, request *call, c Commit, mutations ...mutation) {
+	c.at = e.now()
 	for i := range mutations {
 		m := &mutations[i]
 		before, after := m.before.attributes(), m.after.attributes()
-		cost := b.of(m.table.name)
+		cost := request.bill.of(m.table.name)
 		cost.write += factor * units(max(m.before.bytes(), m.after.bytes()), writeUnit)
 		if sameItem(before, after) {
 			continue
@@ -102,10 +104,15 @@ func (e *Engine) commit(by Actor, factor float64, b *bill, c Commit, mutations .
 		e.sequence++
 		c.Changes = append(c.Changes, Change{
 			Table: m.table.name, Old: before, New: after,
-			Sequence: e.sequence, At: now, By: by, schema: &m.table.keys,
+			Sequence: e.sequence, At: c.at, By: by, schema: &m.table.keys,
 		})
 	}
-	if e.onCommit != nil && (len(c.Changes) > 0 || c.Token != "") {
+	if len(c.Changes) == 0 && c.Token == "" {
+		request.seen = 0 // the item is as somebody else's write has made it
+		return
+	}
+	request.seen = e.record(c.appendCommit)
+	if e.onCommit != nil {
 		e.onCommit(c)
 	}
 }

@@ -8,13 +8,20 @@
 //	                                   .go       requests   against a   └──── mu held ────┘
 //	                                             .go        table             │
 //	                                                                          ▼
-//	                                                             Commit to Options.OnCommit
+//	                                                Commit to Options.OnCommit, and to the journal
+//	                                                of an engine made with Open
 //
 // A request is decoded and its expressions are compiled without a lock. Under
 // the engine's one lock a write is planned (condition, new image) and
 // committed: commit is the only place where items, indexes and capacity change,
 // and it makes the record that change streams and durability consume. Items are
 // never changed in place, so a reply is encoded after the lock is gone.
+//
+// An engine made with New is in memory only. One made with Open keeps every
+// commit and every change of a table's settings in a journal, and now and then a
+// snapshot of it all. No reply leaves before what it tells of is durable: writes
+// wait for their own record, outside of the lock and sharing one fsync; reads and
+// refusals for all records there are, which costs nothing when nobody writes.
 //
 // Words:
 //

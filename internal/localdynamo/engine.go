@@ -21,8 +21,9 @@ type Options struct {
 	OnCommit func(Commit)
 }
 
-// Engine is a DynamoDB-compatible store in memory. It is safe for concurrent
-// use. The zero Engine is not usable: make one with New.
+// Engine is a DynamoDB-compatible store in memory, and on disk as well if it
+// was made with Open. It is safe for concurrent use. The zero Engine is not
+// usable: make one with New or Open.
 type Engine struct {
 	now             func() time.Time
 	region, account string
@@ -30,6 +31,7 @@ type Engine struct {
 	date            dateHeader
 	requests        requestIDs
 	parser          expr.Parser // remembers expressions that recur
+	storage         *storage    // nil: in memory only
 
 	mu       sync.RWMutex
 	tables   map[string]*table // guarded by mu
@@ -37,7 +39,7 @@ type Engine struct {
 	tokens   tokenMemory       // guarded by mu
 }
 
-// New makes an empty engine. It panics without a clock.
+// New makes an empty engine that is in memory only. It panics without a clock.
 func New(o Options) *Engine {
 	if o.Now == nil {
 		panic("localdynamo: Options.Now is required")
@@ -52,7 +54,7 @@ func New(o Options) *Engine {
 		now: o.Now, region: o.Region, account: o.Account, onCommit: o.OnCommit,
 		requests: newRequestIDs(),
 		tables:   map[string]*table{},
-		tokens:   tokenMemory{digests: map[string]rememberedToken{}},
+		tokens:   tokenMemory{digests: map[string][32]byte{}},
 	}
 }
 

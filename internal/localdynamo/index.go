@@ -118,7 +118,7 @@ type change struct {
 func (x *index) plan(t *table, tableKey string, before, after attr.Item) change {
 	c := change{index: x}
 	had, has := x.carries(before), x.carries(after)
-	if !had && !has || had && has && x.same(&t.keys, before, after) {
+	if !had && !has || had && has && x.same(before, after) {
 		return c
 	}
 	var sizeBefore, sizeAfter int
@@ -145,7 +145,7 @@ func (x *index) plan(t *table, tableKey string, before, after attr.Item) change 
 }
 
 // same reports whether two images of one item look alike in the index.
-func (x *index) same(table *keySchema, before, after attr.Item) bool {
+func (x *index) same(before, after attr.Item) bool {
 	if x.project == projectAll {
 		return sameItem(before, after)
 	}

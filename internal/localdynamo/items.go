@@ -158,7 +158,7 @@ func (e *Engine) settle(c *call, w *write, p planned) (planned, error) {
 			return p, err
 		}
 	}
-	e.commit(Client, 1, &c.bill, Commit{}, p.mutation)
+	e.commit(Client, 1, c, Commit{}, p.mutation)
 	return p, nil
 }
 

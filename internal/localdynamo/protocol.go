@@ -31,6 +31,7 @@ const ConsumedHeader = "X-Localdynamo-Consumed"
 type call struct {
 	body []byte
 	bill bill
+	seen uint64 // position of the last record the reply may show; 0: of whichever there are
 }
 
 // reply is what goes back for one request.
@@ -96,6 +97,12 @@ func (e *Engine) answer(target string, body []byte) (r reply) {
 	}()
 	out, err := e.dispatch(target, &c)
 	if err != nil {
+		c.seen = 0 // a refusal also tells what others have stored
+	}
+	if unsafe := e.await(c.seen); unsafe != nil {
+		err = unsafe
+	}
+	if err != nil {
 		return refusal(asAPIError(err))
 	}
 	return reply{status: http.StatusOK, body: out}
@@ -121,6 +128,9 @@ func (e *Engine) dispatch(target string, c *call) ([]byte, error) {
 	}
 	if !utf8.Valid(c.body) {
 		return nil, serialization("the request is not UTF-8")
+	}
+	if err := e.usable(); err != nil {
+		return nil, err
 	}
 	return run(e, c)
 }

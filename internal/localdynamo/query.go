@@ -76,8 +76,7 @@ func (l *listRequest) decode(name, raw []byte) (err error) {
 	case "Segment", "TotalSegments":
 		return unsupported("the parallel Scan parameter "+string(name), "scan without segments")
 	}
-	_, err = l.r.decode(name, raw)
-	return err
+	return l.r.decode(name, raw)
 }
 
 func (l *listRequest) decodeSelect(raw []byte) error {

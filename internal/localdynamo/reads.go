@@ -14,17 +14,17 @@ type reading struct {
 }
 
 // decode reads the field if it is one of a reading's.
-func (r *reading) decode(name, raw []byte) (bool, error) {
+func (r *reading) decode(name, raw []byte) error {
 	switch string(name) {
 	case "ProjectionExpression":
-		return true, r.projection.decode(raw)
+		return r.projection.decode(raw)
 	case "ConsistentRead":
-		return true, decodeBool(raw, &r.consistent)
+		return decodeBool(raw, &r.consistent)
 	}
 	if done, err := r.aliases.decode(name, raw); done {
-		return true, err
+		return err
 	}
-	return false, refuseLegacy(name)
+	return refuseLegacy(name)
 }
 
 func (r *reading) compile(parser *expr.Parser) (*expr.Projection, error) {
@@ -99,8 +99,7 @@ func (e *Engine) getItem(c *call) ([]byte, error) {
 		case "ReturnConsumedCapacity":
 			return decodeCapacityMode(raw, &capacity)
 		}
-		_, err = r.decode(name, raw)
-		return err
+		return r.decode(name, raw)
 	})
 	if err != nil {
 		return nil, err

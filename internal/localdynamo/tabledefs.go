@@ -96,7 +96,7 @@ type indexDescription struct {
 type tableDescription struct {
 	TableName                 string
 	TableArn                  string
-	TableId                   string
+	TableID                   string `json:"TableId"`
 	TableStatus               string
 	CreationDateTime          json.RawMessage
 	AttributeDefinitions      []attributeDefinition
@@ -124,7 +124,7 @@ func epochSeconds(at time.Time) json.RawMessage {
 // describe is the table as DescribeTable shows it. The caller holds mu.
 func (t *table) describe(status string) tableDescription {
 	d := tableDescription{
-		TableName: t.name, TableArn: t.arn, TableId: t.id, TableStatus: status,
+		TableName: t.name, TableArn: t.arn, TableID: t.id, TableStatus: status,
 		CreationDateTime: epochSeconds(t.created), AttributeDefinitions: t.kinds, KeySchema: t.keys.describe(),
 		ProvisionedThroughput: throughputDescription{
 			ReadCapacityUnits: t.throughput.ReadCapacityUnits, WriteCapacityUnits: t.throughput.WriteCapacityUnits,

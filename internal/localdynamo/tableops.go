@@ -45,6 +45,7 @@ func (e *Engine) deleteTable(c *call) ([]byte, error) {
 			"Disable deletion protection first.")
 	}
 	delete(e.tables, t.name)
+	e.record(func(b []byte) []byte { return appendDrop(b, t.name) })
 	return mustJSON(map[string]any{"TableDescription": t.describe("DELETING")}), nil
 }
 
@@ -132,6 +133,7 @@ func (e *Engine) updateTable(c *call) ([]byte, error) {
 	if added != nil {
 		t.addIndex(added)
 	}
+	e.record(func(b []byte) []byte { return appendTable(b, t) })
 	return mustJSON(map[string]any{"TableDescription": t.describe(statusActive)}), nil
 }
 

@@ -81,13 +81,18 @@ func (e *Engine) createTable(c *call) ([]byte, error) {
 		return nil, &apiError{name: typeInUse, message: "Table already exists: " + t.name}
 	}
 	t.created = e.now()
-	t.arn = "arn:aws:dynamodb:" + e.region + ":" + e.account + ":table/" + t.name
+	t.arn = e.tableARN(t.name)
 	t.id = e.requests.next()
 	if t.stream.StreamEnabled {
 		t.streamLabel = streamLabel(t.created)
 	}
 	e.tables[t.name] = t
+	e.record(func(b []byte) []byte { return appendTable(b, t) })
 	return mustJSON(map[string]any{"TableDescription": t.describe(statusActive)}), nil
+}
+
+func (e *Engine) tableARN(name string) string {
+	return "arn:aws:dynamodb:" + e.region + ":" + e.account + ":table/" + name
 }
 
 // streamLabel is a moment as DynamoDB labels streams with it.

@@ -150,9 +150,9 @@ func (e *Engine) transact(c *call, x *transaction, writes []*write) error {
 		return validation("Collection size in transaction exceeded the maximum of %d bytes", maxTransaction)
 	}
 	if x.token != "" {
-		e.tokens.remember(x.token, x.digest, e.now())
+		e.tokens.remember(x.token, x.digest, e.now().Add(tokenLife))
 	}
-	e.commit(Client, transactionFactor, &c.bill, Commit{Token: x.token, Digest: x.digest}, mutations...)
+	e.commit(Client, transactionFactor, c, Commit{Token: x.token, Digest: x.digest}, mutations...)
 	return nil
 }
 
@@ -192,27 +192,28 @@ const tokenLife = 10 * time.Minute
 
 // tokenMemory is the tokens of the last ten minutes; guarded by Engine.mu.
 type tokenMemory struct {
-	digests map[string]rememberedToken
-	order   []string // oldest first
+	digests map[string][32]byte
+	order   []rememberedToken // oldest first; elements never change
 }
 
 type rememberedToken struct {
+	token  string
 	digest [32]byte
 	until  time.Time
 }
 
-func (m *tokenMemory) remember(token string, digest [32]byte, now time.Time) {
-	m.digests[token] = rememberedToken{digest: digest, until: now.Add(tokenLife)}
-	m.order = append(m.order, token)
+func (m *tokenMemory) remember(token string, digest [32]byte, until time.Time) {
+	m.digests[token] = digest
+	m.order = append(m.order, rememberedToken{token: token, digest: digest, until: until})
 }
 
 func (m *tokenMemory) recall(token string, now time.Time) ([32]byte, bool) {
-	for len(m.order) > 0 && !m.digests[m.order[0]].until.After(now) {
-		delete(m.digests, m.order[0])
+	for len(m.order) > 0 && !m.order[0].until.After(now) {
+		delete(m.digests, m.order[0].token)
 		m.order = m.order[1:]
 	}
-	known, ok := m.digests[token]
-	return known.digest, ok
+	digest, ok := m.digests[token]
+	return digest, ok
 }
 
 func (e *Engine) transactGetItems(c *call) ([]byte, error) {
@@ -280,8 +281,7 @@ func (e *Engine) decodeGet(raw []byte) (keyed, error) {
 				key, err = decodeItem(raw)
 				return err
 			}
-			_, err = r.decode(name, raw)
-			return err
+			return r.decode(name, raw)
 		})
 	})
 	if err != nil {

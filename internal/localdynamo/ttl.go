@@ -51,6 +51,7 @@ func (e *Engine) updateTimeToLive(c *call) ([]byte, error) {
 	default:
 		t.ttl = ""
 	}
+	e.record(func(b []byte) []byte { return appendTable(b, t) })
 	return mustJSON(map[string]any{"TimeToLiveSpecification": spec}), nil
 }
 
@@ -94,6 +95,7 @@ func (e *Engine) Expire(now time.Time) int {
 			deleted += e.expireItems(t, due, now)
 		}
 	}
+	_ = e.await(0) // a disk that failed is told to everyone who asks from then on
 	return deleted
 }
 
@@ -132,7 +134,7 @@ func (e *Engine) expireItems(t *table, due []string, now time.Time) int {
 			continue
 		}
 		// These deletions are free: nobody gets their bill.
-		e.commit(TimeToLive, 1, &bill{}, Commit{}, mutation{table: t, key: key, before: found})
+		e.commit(TimeToLive, 1, &call{}, Commit{}, mutation{table: t, key: key, before: found})
 		deleted++
 	}
 	return deleted

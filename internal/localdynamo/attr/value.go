@@ -75,7 +75,8 @@ func emptySet(kind Kind) error {
 	what := "Binary sets should not be empty"
 	if kind == KindSS {
 		what = "An string set  may not be empty"
-	} else if kind == KindNS {
+	}
+	if kind == KindNS {
 		what = "An number set  may not be empty"
 	}
 	return &ValueError{"One or more parameter values were invalid: " + what}

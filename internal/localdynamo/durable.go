@@ -1,0 +1,244 @@
+package localdynamo
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/tidegate/tidegate/internal/localdynamo/journal"
+)
+
+// defaultCutBytes is how much log a restart reads at most, about, where the
+// tables are smaller than that.
+const defaultCutBytes = 64 << 20
+
+// Durability says how an engine keeps its tables on disk.
+type Durability struct {
+	// Dir is the directory of one engine. Required.
+	Dir string
+	// Sync is when commits are forced to the disk. Default: always, before
+	// their callers are answered; concurrent ones share it.
+	Sync journal.Sync
+	// CutBytes is how large the log gets, in bytes, before a snapshot replaces
+	// it; it gets at least as large as the last snapshot. Default: 64 MiB.
+	CutBytes int64
+	// Log is told what was dropped at the start and which snapshots failed.
+	// Default: slog.Default.
+	Log *slog.Logger
+
+	wrap func(journal.File) journal.File // where tests make disks fail
+}
+
+// storage is the durable side of an engine.
+type storage struct {
+	journal *journal.Journal
+	log     *slog.Logger
+
+	cutBytes      int64
+	cutting       sync.Mutex    // one snapshot at a time
+	snapshotBytes atomic.Int64  // of the last snapshot
+	cutDue        chan struct{} // holds at most one
+	stop          chan struct{}
+	stopOnce      sync.Once
+	keeper        sync.WaitGroup
+}
+
+// Open makes an engine of what is in a directory: every acknowledged write, the
+// tables' settings, the sequence and the idempotency tokens. Options.OnCommit
+// sees only what comes after. The owner calls Close.
+//
+// It returns journal.ErrInUse where another process has the directory, and a
+// *journal.DamageError, which names file and offset, where acknowledged writes
+// would be missing.
+//
+// After a failed write to the disk every request is answered with
+// InternalServerError, reads too: what is in memory may be lost by then.
+func Open(o Options, d Durability) (*Engine, error) {
+	if d.CutBytes <= 0 {
+		d.CutBytes = defaultCutBytes
+	}
+	if d.Log == nil {
+		d.Log = slog.Default()
+	}
+	e := New(o)
+	r := restorer{engine: e}
+	j, err := journal.Open(journal.Options{
+		Dir: d.Dir, Sync: d.Sync, LogBytes: max(d.CutBytes/4, 1), Log: d.Log, Wrap: d.wrap,
+	}, r.entry, r.record)
+	if err != nil {
+		return nil, fmt.Errorf("open the store in %s: %w", d.Dir, err)
+	}
+	e.storage = &storage{
+		journal: j, log: d.Log, cutBytes: d.CutBytes,
+		cutDue: make(chan struct{}, 1), stop: make(chan struct{}),
+	}
+	e.storage.snapshotBytes.Store(r.bytes)
+	e.storage.keeper.Go(e.keep)
+	return e, nil
+}
+
+// Close makes all writes safe and gives the directory back; requests that come
+// later are refused. An engine in memory has nothing to close.
+func (e *Engine) Close() error {
+	s := e.storage
+	if s == nil {
+		return nil
+	}
+	s.stopOnce.Do(func() { close(s.stop) })
+	s.keeper.Wait()
+	if err := s.journal.Close(); err != nil {
+		return fmt.Errorf("close the store: %w", err)
+	}
+	return nil
+}
+
+// record gives the journal a record and returns its position. The caller holds
+// mu for writing, which makes the journal's order that of the writes.
+func (e *Engine) record(encode func([]byte) []byte) uint64 {
+	s := e.storage
+	if s == nil {
+		return 0
+	}
+	position := s.journal.Append(encode)
+	if s.journal.Logged() >= s.cutBytes {
+		select {
+		case s.cutDue <- struct{}{}:
+		default:
+		}
+	}
+	return position
+}
+
+// await returns when all that a reply may show is as safe as it gets: the
+// records up to a position, or with 0 all there are. So nobody is ever shown
+// what a crash can take back, and a write that builds on another is behind it.
+func (e *Engine) await(position uint64) error {
+	if e.storage == nil {
+		return nil
+	}
+	j := e.storage.journal
+	if position == 0 {
+		position = j.Position()
+	}
+	return storageFailed(j.Wait(position))
+}
+
+// usable refuses requests once the disk has failed or the engine is closed.
+func (e *Engine) usable() error {
+	if e.storage == nil {
+		return nil
+	}
+	return storageFailed(e.storage.journal.Err())
+}
+
+func storageFailed(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, journal.ErrClosed):
+		return &apiError{name: typeInternal, message: "the store is closed"}
+	}
+	return &apiError{name: typeInternal, message: "the store's disk failed, so nothing is served until it is opened anew: " + err.Error()}
+}
+
+// keep writes snapshots when they are due until stop is closed.
+func (e *Engine) keep() {
+	s := e.storage
+	retry := int64(0) // how large the log gets before the next attempt
+	for {
+		select {
+		case <-s.stop:
+			return
+		case <-s.cutDue:
+		}
+		logged := s.journal.Logged()
+		if logged < max(s.cutBytes, s.snapshotBytes.Load(), retry) {
+			continue
+		}
+		retry = 0
+		if err := e.snapshot(); err != nil {
+			retry = logged + s.cutBytes
+			s.log.Error("the log is not cut: it grows, and nothing is lost", "error", err)
+		}
+	}
+}
+
+// snapshot lets the journal cut its logs. Writes go on meanwhile: settings,
+// sequence and tokens are those of one moment, items that or later ones. The
+// log's records carry whole images, so restoring them again does no harm.
+func (e *Engine) snapshot() error {
+	e.storage.cutting.Lock()
+	defer e.storage.cutting.Unlock()
+	e.mu.RLock()
+	position, sequence, tokens := e.storage.journal.Position(), e.sequence, e.tokens.order
+	tables := make([]*table, 0, len(e.tables))
+	definitions := make([][]byte, 0, len(e.tables))
+	for _, t := range e.tables {
+		tables, definitions = append(tables, t), append(definitions, appendTable(nil, t))
+	}
+	e.mu.RUnlock()
+
+	written := int64(0)
+	err := e.storage.journal.Snapshot(position, func(add func([]byte) error) error {
+		put := func(entry []byte) error {
+			written += int64(len(entry))
+			return add(entry)
+		}
+		if err := put(appendSequence(nil, sequence)); err != nil {
+			return err
+		}
+		for i := range tokens {
+			if err := put(appendToken(nil, &tokens[i])); err != nil {
+				return err
+			}
+		}
+		for i, t := range tables {
+			if err := put(definitions[i]); err != nil {
+				return err
+			}
+			if err := e.snapshotItems(t, put); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		e.storage.snapshotBytes.Store(written)
+	}
+	return err
+}
+
+// snapshotItems puts a table's items, looking at one page under the lock.
+func (e *Engine) snapshotItems(t *table, put func(entry []byte) error) error {
+	var buf []byte
+	for from, more := "", true; more; {
+		var page []*image
+		page, from, more = e.images(t, from)
+		for _, i := range page {
+			buf = appendStoredItem(buf[:0], i.item)
+			if err := put(buf); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// images returns a page of a table from a storage key on, and where the next
+// begins.
+func (e *Engine) images(t *table, from string) (page []*image, next string, more bool) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	page = make([]*image, 0, sweepPage)
+	t.rows.Ascend(from, func(key string, r *row) bool {
+		if len(page) == sweepPage {
+			next, more = key, true
+			return false
+		}
+		page = append(page, r.now)
+		return true
+	})
+	return page, next, more
+}

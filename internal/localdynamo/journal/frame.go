@@ -1,0 +1,190 @@
+package journal
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"io"
+)
+
+const (
+	headerSize = 32 // of a file and of a frame alike
+	lengthSize = 4
+
+	fileMagic  = "TIDEGATE"
+	frameMagic = "TGf1"
+	version    = 1
+)
+
+// fileKind is what a file is of; it stands in its header.
+type fileKind string
+
+const (
+	kindLog      fileKind = "log "
+	kindSnapshot fileKind = "snap"
+)
+
+func checksum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
+
+// DamageError says that a file does not read as it was written. Nothing is
+// opened then: a part of what was acknowledged would be missing.
+type DamageError struct {
+	File   string
+	Offset int64  // bytes from the begin of the file
+	What   string // in words
+}
+
+func (e *DamageError) Error() string {
+	return fmt.Sprintf("%s is damaged at byte %d: %s; restore the directory from a copy, or move it away to begin anew",
+		e.File, e.Offset, e.What)
+}
+
+// fileHeader begins a file.
+func fileHeader(kind fileKind, number uint64) []byte {
+	b := make([]byte, 0, headerSize)
+	b = append(append(b, fileMagic...), kind...)
+	b = binary.LittleEndian.AppendUint32(b, version)
+	b = binary.LittleEndian.AppendUint64(b, number)
+	b = binary.LittleEndian.AppendUint32(b, 0)
+	return binary.LittleEndian.AppendUint32(b, checksum(b))
+}
+
+func checkFileHeader(file string, b []byte, kind fileKind, number uint64) error {
+	switch {
+	case len(b) < headerSize || string(b[:8]) != fileMagic:
+		return &DamageError{File: file, What: "it does not begin as a file of this program"}
+	case checksum(b[:28]) != binary.LittleEndian.Uint32(b[28:]):
+		return &DamageError{File: file, What: "the checksum of its header is wrong"}
+	}
+	if v := binary.LittleEndian.Uint32(b[12:]); v != version {
+		return fmt.Errorf("%s has format version %d, and this program reads version %d: use the program that wrote it", file, v, version)
+	}
+	if !bytes.Equal(b[:headerSize], fileHeader(kind, number)) {
+		return &DamageError{File: file, What: "its header does not fit its name"}
+	}
+	return nil
+}
+
+// frame is what one write put into a file.
+type frame struct {
+	first   uint64 // number of its first record
+	synced  uint64 // position that was synced when it was written
+	payload []byte
+}
+
+// newFrame begins a frame in a buffer.
+func newFrame(buf []byte) []byte { return append(buf[:0], make([]byte, headerSize)...) }
+
+// addRecord adds to an unsealed frame the record that encode appends.
+func addRecord(b []byte, encode func([]byte) []byte) []byte {
+	begin := len(b)
+	b = encode(append(b, 0, 0, 0, 0))
+	binary.LittleEndian.PutUint32(b[begin:], uint32(len(b)-begin-lengthSize))
+	return b
+}
+
+// seal writes the header of a frame whose records are all in it.
+func seal(b []byte, first, synced uint64) {
+	payload := b[headerSize:]
+	copy(b, frameMagic)
+	binary.LittleEndian.PutUint32(b[4:], uint32(len(payload)))
+	binary.LittleEndian.PutUint64(b[8:], first)
+	binary.LittleEndian.PutUint64(b[16:], synced)
+	binary.LittleEndian.PutUint32(b[24:], checksum(payload))
+	binary.LittleEndian.PutUint32(b[28:], checksum(b[:28]))
+}
+
+// parseHeader reads a frame's header and the length of its payload.
+func parseHeader(b []byte) (f frame, length int, crc uint32, ok bool) {
+	if len(b) < headerSize || string(b[:4]) != frameMagic || checksum(b[:28]) != binary.LittleEndian.Uint32(b[28:]) {
+		return frame{}, 0, 0, false
+	}
+	f.first, f.synced = binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint64(b[16:])
+	return f, int(binary.LittleEndian.Uint32(b[4:])), binary.LittleEndian.Uint32(b[24:]), true
+}
+
+// eachRecord calls visit with the records of a payload and counts them.
+func eachRecord(payload []byte, visit func([]byte) error) (count uint64, err error) {
+	for len(payload) > 0 {
+		if len(payload) < lengthSize {
+			return count, io.ErrUnexpectedEOF
+		}
+		n := int(binary.LittleEndian.Uint32(payload))
+		if payload = payload[lengthSize:]; n > len(payload) {
+			return count, io.ErrUnexpectedEOF
+		}
+		if err := visit(payload[:n]); err != nil {
+			return count, err
+		}
+		payload = payload[n:]
+		count++
+	}
+	return count, nil
+}
+
+// frameReader reads a file frame by frame.
+type frameReader struct {
+	src  *bufio.Reader
+	file string
+	at   int64 // offset of the next frame
+	size int64 // of the file
+	buf  []byte
+}
+
+// next returns the next frame, io.EOF behind the last, and a *DamageError where
+// what is there is no whole frame. The payload is valid until the next call.
+func (r *frameReader) next() (frame, error) {
+	left := r.size - r.at
+	if left == 0 {
+		return frame{}, io.EOF
+	}
+	if left < headerSize {
+		return frame{}, r.damage("a frame's header is cut off")
+	}
+	var header [headerSize]byte
+	if _, err := io.ReadFull(r.src, header[:]); err != nil {
+		return frame{}, fmt.Errorf("read %s: %w", r.file, err)
+	}
+	f, length, crc, ok := parseHeader(header[:])
+	if !ok {
+		return frame{}, r.damage("the checksum of a frame's header is wrong")
+	}
+	if int64(length) > left-headerSize {
+		return frame{}, r.damage("a frame is cut off")
+	}
+	if cap(r.buf) < length {
+		r.buf = make([]byte, length)
+	}
+	f.payload = r.buf[:length]
+	if _, err := io.ReadFull(r.src, f.payload); err != nil {
+		return frame{}, fmt.Errorf("read %s: %w", r.file, err)
+	}
+	if checksum(f.payload) != crc {
+		return frame{}, r.damage("the checksum of a frame is wrong")
+	}
+	r.at += headerSize + int64(length)
+	return f, nil
+}
+
+func (r *frameReader) damage(what string) error {
+	return &DamageError{File: r.file, Offset: r.at, What: what}
+}
+
+// provesSynced reports whether a whole frame in b says that the record was
+// synced when that frame was written.
+func provesSynced(b []byte, record uint64) bool {
+	for {
+		i := bytes.Index(b, []byte(frameMagic))
+		if i < 0 {
+			return false
+		}
+		b = b[i:]
+		f, length, crc, ok := parseHeader(b)
+		if ok && f.synced >= record && length <= len(b)-headerSize && checksum(b[headerSize:headerSize+length]) == crc {
+			return true
+		}
+		b = b[1:]
+	}
+}

@@ -1,0 +1,248 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// ErrClosed is the failure of a journal that was closed.
+var ErrClosed = errors.New("the journal is closed")
+
+const (
+	defaultLogBytes = 16 << 20
+	// maxSpare is the largest buffer that is kept for the next group.
+	maxSpare = 1 << 20
+)
+
+// Options configure a journal.
+type Options struct {
+	// Dir is where the files are; it is made if need be. Required.
+	Dir string
+	// Sync is when records are forced to the disk.
+	Sync Sync
+	// LogBytes is how large a log gets before the next begins. Default: 16 MiB.
+	LogBytes int64
+	// Log is told about a torn tail. Default: slog.Default.
+	Log *slog.Logger
+	// Wrap, where set, is put around each file that is written: where a test
+	// makes disks fail.
+	Wrap func(File) File
+}
+
+// File is a file that is written from its begin to its end.
+type File interface {
+	io.WriteCloser
+	// Sync returns when all that was written is on the disk.
+	Sync() error
+}
+
+// Journal is a directory of records that this process alone writes. It is safe
+// for concurrent use.
+type Journal struct {
+	options Options
+	unlock  func() error
+
+	// turn holds one token: who takes it may write, and gives it back.
+	turn   chan struct{}
+	file   File   // owned by the turn
+	size   int64  // of file; owned by the turn
+	synced uint64 // position; owned by the turn
+
+	position atomic.Uint64 // of the last record appended
+	settled  atomic.Uint64
+	logged   atomic.Int64 // bytes since the last snapshot
+	failure  atomic.Pointer[failure]
+	closed   atomic.Bool
+
+	mu        sync.Mutex
+	gathering *group   // takes records; guarded by mu
+	writing   *group   // nil: none; guarded by mu
+	spare     []byte   // for the next group; guarded by mu
+	logs      []uint64 // first record of each, oldest first; guarded by mu
+
+	stop   chan struct{}
+	ticker sync.WaitGroup
+}
+
+type failure struct{ err error }
+
+// group is the records that one write takes.
+type group struct {
+	frame []byte
+	count uint64
+	last  uint64        // position
+	done  chan struct{} // closed when it is settled or lost
+}
+
+func newGroup(buf []byte) *group { return &group{frame: newFrame(buf), done: make(chan struct{})} }
+
+// Append adds the record that encode appends to a buffer and returns its
+// position. It does no input or output and never fails: whether the record is
+// safe is what Wait tells.
+func (j *Journal) Append(encode func([]byte) []byte) uint64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	position := j.position.Add(1)
+	if j.failure.Load() != nil {
+		return position // nobody will write it
+	}
+	g := j.gathering
+	g.frame = addRecord(g.frame, encode)
+	g.count++
+	g.last = position
+	return position
+}
+
+// Position is that of the last record appended, 0 before any.
+func (j *Journal) Position() uint64 { return j.position.Load() }
+
+// Logged is how many bytes of logs a restart would read behind the last snapshot.
+func (j *Journal) Logged() int64 { return j.logged.Load() }
+
+// Err is what made the journal useless: a failed write or fsync, or Close. It
+// is final: what a disk holds after an error is not known until it is read
+// again, so the way on is to open the directory anew.
+func (j *Journal) Err() error {
+	if f := j.failure.Load(); f != nil {
+		return f.err
+	}
+	return nil
+}
+
+// Wait returns when all records up to a position are settled, or the error that
+// keeps them from it. Whoever comes first writes for all who wait.
+func (j *Journal) Wait(position uint64) error {
+	for j.settled.Load() < position {
+		if err := j.Err(); err != nil {
+			return err
+		}
+		j.mu.Lock()
+		if j.settled.Load() >= position {
+			j.mu.Unlock()
+			break
+		}
+		g := j.gathering
+		if j.writing != nil && position <= j.writing.last {
+			g = j.writing
+		}
+		j.mu.Unlock()
+		select {
+		case <-g.done:
+		case <-j.turn:
+			if j.settled.Load() < position {
+				j.write(j.options.Sync == Always)
+			}
+			j.turn <- struct{}{}
+		}
+	}
+	return nil
+}
+
+// Sync forces all records to the disk, whatever the policy.
+func (j *Journal) Sync() error {
+	<-j.turn
+	defer func() { j.turn <- struct{}{} }()
+	j.write(true)
+	return j.Err()
+}
+
+// write writes the group that has gathered and settles it. The caller has the
+// turn.
+func (j *Journal) write(force bool) {
+	if j.Err() != nil {
+		return
+	}
+	j.mu.Lock()
+	g := j.gathering
+	j.gathering = newGroup(j.spare)
+	j.writing, j.spare = g, nil
+	j.mu.Unlock()
+
+	err := j.put(g, force)
+
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.writing = nil
+	if cap(g.frame) <= maxSpare {
+		j.spare = g.frame
+	}
+	if err != nil {
+		j.fail(fmt.Errorf("write to %s: %w", j.options.Dir, err))
+	} else if g.count > 0 {
+		j.settled.Store(g.last)
+	}
+	close(g.done)
+}
+
+// fail makes err the journal's end, unless it has one. The caller holds mu.
+func (j *Journal) fail(err error) {
+	if j.failure.CompareAndSwap(nil, &failure{err}) {
+		close(j.gathering.done) // nobody will write it
+	}
+}
+
+// put writes a group to the disk. The caller has the turn.
+func (j *Journal) put(g *group, force bool) error {
+	if g.count > 0 {
+		first := g.last - g.count + 1
+		if j.size >= j.options.LogBytes && j.size > headerSize {
+			if err := j.roll(first); err != nil {
+				return err
+			}
+		}
+		seal(g.frame, first, j.synced)
+		n, err := j.file.Write(g.frame)
+		j.size += int64(n)
+		j.logged.Add(int64(n))
+		if err != nil {
+			return err
+		}
+	}
+	settled := max(g.last, j.settled.Load())
+	if !force || j.synced == settled {
+		return nil
+	}
+	if err := j.file.Sync(); err != nil {
+		return err
+	}
+	j.synced = settled
+	return nil
+}
+
+// tick forces records to the disk at each interval until stop is closed.
+func (j *Journal) tick() {
+	ticker := time.NewTicker(time.Duration(j.options.Sync))
+	defer ticker.Stop()
+	for {
+		select {
+		case <-j.stop:
+			return
+		case <-ticker.C:
+			if j.Sync() != nil {
+				return // callers are told by Wait
+			}
+		}
+	}
+}
+
+// Close forces all records to the disk and gives the directory back. Later
+// calls return ErrClosed. The error is that of records which may be lost.
+func (j *Journal) Close() error {
+	if j.closed.Swap(true) {
+		return ErrClosed
+	}
+	close(j.stop)
+	j.ticker.Wait()
+	err := j.Sync()
+	<-j.turn
+	defer func() { j.turn <- struct{}{} }()
+	j.mu.Lock()
+	j.fail(ErrClosed)
+	j.mu.Unlock()
+	return errors.Join(err, j.file.Close(), j.unlock())
+}
