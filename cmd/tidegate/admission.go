@@ -37,10 +37,10 @@ func (c admissionCmd) Run(ctx context.Context, o output) error {
 		return err
 	}
 	node := node{nats: c.natsFlags, table: c.Table, store: cfg, log: log}
-	return c.serve(ctx, log, func(ctx context.Context, registry *prometheus.Registry, ready func()) error {
+	return c.serve(ctx, log, "admission", func(ctx context.Context, registry *prometheus.Registry, ready func()) error {
 		err := node.run(ctx, registry, func() {
 			ready()
-			log.Info("admission is ready", "nats", c.NATS, "table", c.Table, "admin", c.AdminListen)
+			log.InfoContext(ctx, "admission is ready", "nats", c.NATS, "table", c.Table, "admin", c.AdminListen)
 		})
 		return c.storeFlags.explain(err)
 	})
@@ -59,14 +59,16 @@ type node struct {
 func (n node) run(ctx context.Context, metrics prometheus.Registerer, ready func()) error {
 	options := append([]nats.Option{
 		nats.MaxReconnects(-1),
-		nats.ReconnectHandler(func(nc *nats.Conn) { n.log.Info("connected to NATS again", "server", nc.ConnectedUrlRedacted()) }),
+		nats.ReconnectHandler(func(nc *nats.Conn) {
+			n.log.InfoContext(ctx, "connected to NATS again", "server", nc.ConnectedUrlRedacted())
+		}),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil {
-				n.log.Warn("lost the connection to NATS: trying again until it is back", "error", err)
+				n.log.WarnContext(ctx, "lost the connection to NATS: trying again until it is back", "error", err)
 			}
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			n.log.Error("NATS reports an error", "error", err)
+			n.log.ErrorContext(ctx, "NATS reports an error", "error", err)
 		}),
 	}, n.via...)
 	nc, err := n.nats.dial("tidegate admission", options...)

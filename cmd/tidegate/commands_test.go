@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"regexp"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/internal/embednats"
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
@@ -178,16 +180,16 @@ func TestDynamoDB(t *testing.T) {
 
 // TestNobodyAnswers asks a NATS server on which no admission runs.
 func TestNobodyAnswers(t *testing.T) {
-	server, err := startNATS("127.0.0.1:0", t.TempDir(), output{process: newWorld().process()}.logger())
+	server, err := embednats.Start(t.Context(), embednats.Options{Listen: "127.0.0.1:0", Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
-	t.Cleanup(server.stop)
-	text := transcript(t, map[string]string{"TIDEGATE_NATS": server.url()},
+	t.Cleanup(server.Shutdown)
+	text := transcript(t, map[string]string{"TIDEGATE_NATS": server.URL()},
 		"acquire key-1 gpt-4 rpm=1",
 		"acquire key-1 gpt-4 rpm=1 --on-unavailable allow",
 		"release forged",
 		"limits list",
 	)
-	golden(t, "nobody.txt", strings.ReplaceAll(text, server.url(), "$NATS"))
+	golden(t, "nobody.txt", strings.ReplaceAll(text, server.URL(), "$NATS"))
 }
 
 // TestLevelsOfACascade shows whose limit is which, when there are several.

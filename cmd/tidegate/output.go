@@ -58,7 +58,7 @@ func (o output) failure(err error) {
 type page struct{ strings.Builder }
 
 // line adds a line.
-func (p *page) line(format string, args ...any) { fmt.Fprintf(p, format+"\n", args...) }
+func (p *page) line(format string, args ...any) { _, _ = fmt.Fprintf(p, format+"\n", args...) }
 
 // table adds rows of cells in aligned columns; the first row is their head.
 func (p *page) table(rows [][]string) {

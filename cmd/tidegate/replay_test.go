@@ -42,7 +42,7 @@ func TestBench(t *testing.T) {
 	s := startUp(t)
 	for _, loop := range [][]string{{"bench", "--callers", "8"}, {"bench", "--rate", "1000"}} {
 		r := load(t, s, append(loop, "--duration", "200ms", "--entities", "4", "--set-limits", "rpm=10/day", "--consume", "rpm=1")...)
-		require.EqualValues(t, r.Requests, r.Admitted+r.Denied)
+		require.Equal(t, r.Requests, r.Admitted+r.Denied)
 		require.LessOrEqual(t, r.Admitted, int64(40))
 		require.Empty(t, r.Check.NotChecked)
 		require.False(t, r.Check.Exceeded())

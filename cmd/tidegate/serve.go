@@ -7,14 +7,12 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/pprof"
-	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/tidegate/tidegate/internal/daemon"
 )
 
 // adminFlags are for whoever watches a service.
@@ -35,43 +33,21 @@ func (o output) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(o.stderr, nil))
 }
 
-// serve runs body with a metrics registry that is served beside it, at what
-// AdminListen then says. body calls ready when what it does has begun. To be
-// stopped before that is no error.
-func (f *adminFlags) serve(ctx context.Context, log *slog.Logger, body func(ctx context.Context, registry *prometheus.Registry, ready func()) error) error {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	var up atomic.Bool
-	bound, stop, err := listenHTTP("--admin-listen", f.AdminListen, adminHandler(registry, &up), log)
+// serve runs body, the component of that name, with a metrics registry that is
+// served beside it, at what AdminListen then says. body calls ready when what it
+// does has begun. To be stopped before that is no error.
+func (f *adminFlags) serve(ctx context.Context, log *slog.Logger, name string, body func(ctx context.Context, registry *prometheus.Registry, ready func()) error) error {
+	registry := daemon.NewRegistry(thisVersion().Version)
+	admin, err := daemon.ListenAdmin(ctx, daemon.AdminOptions{Listen: f.AdminListen, Registry: registry, Log: log})
 	if err != nil {
 		return err
 	}
-	defer stop()
-	f.AdminListen = bound
-	err = body(ctx, registry, func() { up.Store(true) })
-	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
-		return nil
-	}
-	return err
-}
-
-func adminHandler(registry *prometheus.Registry, up *atomic.Bool) http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("alive\n")) })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if !up.Load() {
-			http.Error(w, "starting", http.StatusServiceUnavailable)
-			return
-		}
-		_, _ = w.Write([]byte("ready\n"))
-	})
-	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	return mux
+	f.AdminListen = admin.Address()
+	group := daemon.NewGroup(daemon.GroupOptions{Log: log, Now: time.Now},
+		daemon.Component{Name: "admin", Run: admin.Run},
+		daemon.Component{Name: name, Run: func(stop, _ context.Context, ready func()) error { return body(stop, registry, ready) }})
+	admin.AddCheck("components", group.Check)
+	return group.Run(ctx, context.WithoutCancel(ctx)) // a second signal kills
 }
 
 // checkListen refuses what is no address.
@@ -96,8 +72,9 @@ func checkLoopback(flag, address string) error {
 
 // listenHTTP serves until stop is called, which gives requests under way a
 // moment. It returns the address that it listens on.
-func listenHTTP(flag, address string, handler http.Handler, log *slog.Logger) (bound string, stop func(), err error) {
-	listener, err := net.Listen("tcp", address)
+func listenHTTP(ctx context.Context, flag, address string, handler http.Handler, log *slog.Logger) (bound string, stop func(), err error) {
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", address)
 	if err != nil {
 		return "", nil, explainListen(flag, address, err)
 	}
@@ -106,7 +83,7 @@ func listenHTTP(flag, address string, handler http.Handler, log *slog.Logger) (b
 	go func() {
 		defer close(ended)
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			log.Error("an HTTP listener failed", "address", address, "error", err)
+			log.ErrorContext(ctx, "an HTTP listener failed", "address", address, "error", err)
 		}
 	}()
 	return listener.Addr().String(), func() {

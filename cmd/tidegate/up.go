@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tidegate/tidegate/internal/embednats"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/table"
 )
@@ -33,12 +34,7 @@ func (c upCmd) Run(ctx context.Context, o output) error {
 		return err
 	}
 	log := o.logger()
-	unlock, err := lockDir(c.Dir)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	return c.serve(ctx, log, func(ctx context.Context, registry *prometheus.Registry, ready func()) (err error) {
+	return c.serve(ctx, log, "up", func(ctx context.Context, registry *prometheus.Registry, ready func()) (err error) {
 		engine, closeEngine, err := c.openEngine(c.Dir, log)
 		if err != nil {
 			return err
@@ -46,22 +42,22 @@ func (c upCmd) Run(ctx context.Context, o output) error {
 		defer func() { err = errors.Join(err, closeEngine()) }()
 		if c.DynamoDBListen != "" {
 			var stop func()
-			if c.DynamoDBListen, stop, err = listenHTTP("--dynamodb-listen", c.DynamoDBListen, engine, log); err != nil {
+			if c.DynamoDBListen, stop, err = listenHTTP(ctx, "--dynamodb-listen", c.DynamoDBListen, engine, log); err != nil {
 				return err
 			}
 			defer stop()
 		}
-		ns, err := startNATS(c.NATSListen, filepath.Join(c.Dir, "nats"), log)
+		ns, err := embednats.Start(ctx, embednats.Options{Listen: c.NATSListen, Dir: filepath.Join(c.Dir, "nats"), Log: log})
 		if err != nil {
 			return err
 		}
-		defer ns.stop()
+		defer ns.Shutdown()
 		store := localdynamo.Config(engine.HTTPClient(), localRegion)
 		if err := prepareTable(ctx, dynamodb.NewFromConfig(store), table.DefaultName); err != nil {
 			return err
 		}
-		flags := natsFlags{NATS: ns.url()}
-		n := node{nats: flags, via: []nats.Option{ns.inProcess()}, table: table.DefaultName, store: store, log: log}
+		flags := natsFlags{NATS: ns.URL()}
+		n := node{nats: flags, via: []nats.Option{ns.InProcess()}, table: table.DefaultName, store: store, log: log}
 		return n.run(ctx, registry, func() {
 			ready()
 			c.greet(o, flags.NATS)
@@ -105,7 +101,7 @@ func (c dynamodbCmd) Run(ctx context.Context, o output) (err error) {
 		defer func() { err = errors.Join(err, closeEngine()) }()
 		kept = "data in " + c.Dir
 	}
-	bound, stop, err := listenHTTP("--listen", c.Listen, engine, o.logger())
+	bound, stop, err := listenHTTP(ctx, "--listen", c.Listen, engine, o.logger())
 	if err != nil {
 		return err
 	}

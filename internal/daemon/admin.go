@@ -1,0 +1,186 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/sourcegraph/conc"
+	"github.com/sourcegraph/conc/iter"
+)
+
+// DefaultAdminListen is where the admin server listens unless told otherwise.
+const DefaultAdminListen = "127.0.0.1:9464"
+
+const (
+	headerTimeout = 5 * time.Second
+	closeTimeout  = 2 * time.Second // for requests under way once the server is to stop
+	checkTimeout  = 2 * time.Second // for all checks of one request
+)
+
+// AdminOptions say how an admin server is to run.
+type AdminOptions struct {
+	Listen   string               // host:port; port 0 takes a free one. Default DefaultAdminListen
+	Registry *prometheus.Registry // what /metrics shows; required
+	Log      *slog.Logger         // required
+}
+
+// Admin is the HTTP server for whoever watches the process:
+//
+//	/metrics        what the registry holds
+//	/healthz        200 while the process answers at all
+//	/readyz         200 when every check passes, else 503; a line for each
+//	/debug/pprof/   profiles, only where Listen is on loopback: they show memory
+type Admin struct {
+	o        AdminOptions
+	listener net.Listener
+	loopback bool
+
+	mu     sync.Mutex
+	checks []namedCheck // guarded by mu
+}
+
+type namedCheck struct {
+	name  string
+	check func(context.Context) error
+}
+
+// NewRegistry returns a registry with the metrics of the Go runtime, of the
+// process, and tidegate_build_info, whose label says which version this is.
+func NewRegistry(version string) *prometheus.Registry {
+	registry := prometheus.NewRegistry()
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name:        "tidegate_build_info",
+		Help:        "Always 1; the label says which version runs.",
+		ConstLabels: prometheus.Labels{"version": version},
+	})
+	build.Set(1)
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), build)
+	return registry
+}
+
+// ListenError says that the admin server cannot listen where it should.
+type ListenError struct {
+	Listen string // as asked for
+	Err    error
+}
+
+// Error says what to do about it.
+func (e *ListenError) Error() string {
+	if errors.Is(e.Err, syscall.EADDRINUSE) {
+		return fmt.Sprintf("metrics and health cannot be served on %s: something else listens there, maybe another tidegate; stop it, or give another address with --admin-listen (port 0 takes a free one)", e.Listen)
+	}
+	return fmt.Sprintf("metrics and health cannot be served on %q: %v; give an address of this machine with --admin-listen, such as %s", e.Listen, e.Err, DefaultAdminListen)
+}
+
+// Unwrap returns the cause.
+func (e *ListenError) Unwrap() error { return e.Err }
+
+// ListenAdmin takes the address, so that one that is taken is known before
+// anything else starts. Requests are answered from Run on. The error of an
+// address is a *ListenError.
+func ListenAdmin(ctx context.Context, o AdminOptions) (*Admin, error) {
+	if o.Registry == nil || o.Log == nil {
+		return nil, errors.New("daemon: Registry and Log are required")
+	}
+	if o.Listen == "" {
+		o.Listen = DefaultAdminListen
+	}
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", o.Listen)
+	if err != nil {
+		return nil, &ListenError{Listen: o.Listen, Err: err}
+	}
+	address, ok := listener.Addr().(*net.TCPAddr)
+	return &Admin{o: o, listener: listener, loopback: ok && address.IP.IsLoopback()}, nil
+}
+
+// Address is where the server listens, host:port.
+func (a *Admin) Address() string { return a.listener.Addr().String() }
+
+// AddCheck makes readiness depend on one more check. The checks of one request
+// run at the same time and get a context that ends after 2 s; they must heed it.
+func (a *Admin) AddCheck(name string, check func(context.Context) error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.checks = append(a.checks, namedCheck{name, check})
+}
+
+// Run answers requests until stop ends; see Component. It gives those under way
+// a moment, and none once abort ends.
+func (a *Admin) Run(stop, abort context.Context, ready func()) error {
+	server := &http.Server{
+		Handler:           a.handler(),
+		ReadHeaderTimeout: headerTimeout,
+		ErrorLog:          slog.NewLogLogger(a.o.Log.Handler(), slog.LevelWarn),
+	}
+	var serving conc.WaitGroup
+	defer serving.Wait()
+	failed := make(chan error, 1)
+	serving.Go(func() { failed <- server.Serve(a.listener) })
+	ready()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve on %s: %w", a.Address(), err)
+	case <-stop.Done():
+	}
+	ctx, cancel := context.WithTimeout(abort, closeTimeout)
+	defer cancel()
+	if server.Shutdown(ctx) == nil {
+		return nil
+	}
+	return server.Close() // whoever still holds a connection was given time
+}
+
+// Close gives the address free where Run is never called.
+func (a *Admin) Close() error { return a.listener.Close() }
+
+func (a *Admin) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(a.o.Registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "alive\n") })
+	mux.HandleFunc("GET /readyz", a.readyz)
+	if a.loopback {
+		mux.HandleFunc("/debug/pprof/", pprof.Index)
+		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	}
+	return mux
+}
+
+// readyz answers with a line for each check, in the order they were added.
+func (a *Admin) readyz(w http.ResponseWriter, r *http.Request) {
+	a.mu.Lock()
+	checks := a.checks
+	a.mu.Unlock()
+	ctx, cancel := context.WithTimeout(r.Context(), checkTimeout)
+	defer cancel()
+	code, page := http.StatusOK, new(strings.Builder)
+	for i, err := range iter.Map(checks, func(c *namedCheck) error { return c.check(ctx) }) {
+		result := "ok"
+		if err != nil {
+			code, result = http.StatusServiceUnavailable, err.Error()
+		}
+		_, _ = fmt.Fprintf(page, "%s: %s\n", checks[i].name, result) // a Builder never fails
+	}
+	answer(w, code, page.String())
+}
+
+func answer(w http.ResponseWriter, code int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(code)
+	_, _ = w.Write([]byte(text)) // whoever asked may be gone
+}

@@ -1,0 +1,47 @@
+package daemon_test
+
+import (
+	"context"
+	"os"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tidegate/tidegate/internal/daemon"
+)
+
+func TestTheFirstSignalStopsTheSecondAborts(t *testing.T) {
+	received := make(chan os.Signal, 2)
+	stop, abort, release := daemon.Signals(t.Context(), received)
+	defer release()
+	require.NoError(t, stop.Err())
+
+	received <- os.Interrupt
+	<-stop.Done()
+	require.ErrorIs(t, context.Cause(stop), daemon.ErrSignal)
+	require.ErrorContains(t, context.Cause(stop), os.Interrupt.String())
+	require.NoError(t, abort.Err())
+
+	received <- syscall.SIGTERM
+	<-abort.Done()
+	require.ErrorIs(t, context.Cause(abort), daemon.ErrSignal)
+}
+
+// The end of the parent asks for a stop; work may still be finished.
+func TestTheParentStops(t *testing.T) {
+	parent, cancel := context.WithCancel(t.Context())
+	received := make(chan os.Signal, 2)
+	stop, abort, release := daemon.Signals(parent, received)
+	defer release()
+	cancel()
+	<-stop.Done()
+	require.NoError(t, abort.Err())
+}
+
+func TestReleaseEndsBoth(t *testing.T) {
+	stop, abort, release := daemon.Signals(t.Context(), make(chan os.Signal))
+	release()
+	require.ErrorIs(t, stop.Err(), context.Canceled)
+	require.ErrorIs(t, abort.Err(), context.Canceled)
+}

@@ -1,0 +1,54 @@
+package embednats
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+)
+
+// ListenError says that the address cannot be listened on.
+type ListenError struct {
+	Listen string // as asked for
+	Err    error
+}
+
+// Error says what to do about it.
+func (e *ListenError) Error() string {
+	if errors.Is(e.Err, syscall.EADDRINUSE) {
+		return fmt.Sprintf("NATS cannot listen on %s: something else does, maybe another `tidegate up`; stop it, or give another address with --nats-listen (port 0 takes a free one)", e.Listen)
+	}
+	return fmt.Sprintf("NATS cannot listen on %q: %v; give an address of this machine with --nats-listen, such as %s", e.Listen, e.Err, DefaultListen)
+}
+
+// Unwrap returns the cause.
+func (e *ListenError) Unwrap() error { return e.Err }
+
+// InUseError says that another server has the directory, in this process or in
+// another.
+type InUseError struct {
+	Dir string
+	PID string // of who has it; empty when it did not say
+}
+
+// Error says what to do about it.
+func (e *InUseError) Error() string {
+	holder := "another process"
+	if e.PID != "" {
+		holder = "process " + e.PID
+	}
+	return fmt.Sprintf("the directory %s is in use by %s; stop that, or give another directory with --dir", e.Dir, holder)
+}
+
+// DirError says that the directory cannot be made or written.
+type DirError struct {
+	Dir string
+	Err error
+}
+
+// Error says what to do about it.
+func (e *DirError) Error() string {
+	return fmt.Sprintf("the directory %s cannot be used: %v; give one that can be written with --dir", e.Dir, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *DirError) Unwrap() error { return e.Err }

@@ -1,0 +1,70 @@
+package embednats
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+const (
+	lockName = "LOCK"
+	dirMode  = 0o750
+	lockMode = 0o640
+	longPID  = 20 // bytes; enough for any process id
+)
+
+// lockDir makes the directory, if need be, and takes it until the file is
+// closed or the process ends, however it ends. The server itself would open a
+// directory twice, and the two would destroy each other's files.
+func lockDir(dir string) (*os.File, error) {
+	if dir == "" {
+		return nil, &DirError{Dir: `""`, Err: errors.New("no directory is named")}
+	}
+	if err := os.MkdirAll(dir, dirMode); err != nil {
+		return nil, &DirError{Dir: dir, Err: err}
+	}
+	file, err := os.OpenFile(filepath.Join(dir, lockName), os.O_CREATE|os.O_RDWR, lockMode)
+	if err != nil {
+		return nil, &DirError{Dir: dir, Err: err}
+	}
+	if err := claim(file, dir); err != nil {
+		_ = file.Close() // nothing was written
+		return nil, err
+	}
+	return file, nil
+}
+
+// claim locks the file and leaves this process's id in it, for the message that
+// whoever comes next gets.
+func claim(file *os.File, dir string) error {
+	switch err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {
+	case errors.Is(err, syscall.EWOULDBLOCK):
+		return &InUseError{Dir: dir, PID: holder(file)}
+	case err != nil:
+		return &DirError{Dir: dir, Err: err}
+	}
+	if err := file.Truncate(0); err != nil {
+		return &DirError{Dir: dir, Err: err}
+	}
+	if _, err := file.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0); err != nil {
+		return &DirError{Dir: dir, Err: err}
+	}
+	return nil
+}
+
+// holder reads the id of the process that has the lock.
+func holder(file *os.File) string {
+	b, err := io.ReadAll(io.LimitReader(file, longPID))
+	if err != nil {
+		return "" // it is for a message only
+	}
+	pid := strings.TrimSpace(string(b))
+	if _, err := strconv.Atoi(pid); err != nil {
+		return ""
+	}
+	return pid
+}

@@ -1,0 +1,180 @@
+package embednats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+)
+
+// DefaultListen is where the server listens unless told otherwise: the usual
+// port, reachable from this machine only.
+const DefaultListen = "127.0.0.1:4222"
+
+const (
+	defaultName = "tidegate"
+	// The server's own default, 2 minutes, is for clusters, where other replicas
+	// have what one loses. Here is one disk, often a laptop's.
+	defaultSyncInterval = 10 * time.Second
+	defaultReadyTimeout = 30 * time.Second // a directory with much in it takes a while
+	readyPoll           = 50 * time.Millisecond
+	maxPort             = 1<<16 - 1
+)
+
+// Options say how a server is to run. Zero values mean the defaults.
+type Options struct {
+	Dir          string        // where JetStream keeps its files; required, made if it is not there
+	Listen       string        // host:port; port 0 takes a free one. Default DefaultListen
+	Name         string        // of the server, as clients see it. Default tidegate
+	MaxPayload   int32         // of a message, in bytes. Default 1 MiB, the server's own
+	SyncInterval time.Duration // at most so much is lost with the power. Default 10 s
+	ReadyTimeout time.Duration // how long Start waits. Default 30 s
+	Log          *slog.Logger  // required; notices go to its debug level
+}
+
+// Server is a running NATS server.
+type Server struct {
+	server *server.Server
+	lock   *os.File
+	once   sync.Once
+}
+
+// Start returns a server that accepts connections. It gives up when ctx ends or
+// Options.ReadyTimeout is over, and leaves nothing running then. Its errors of
+// use are *ListenError, *InUseError and *DirError.
+//
+// The server neither installs signal handlers nor ends the process: stopping is
+// the caller's, with Shutdown.
+func Start(ctx context.Context, o Options) (*Server, error) {
+	o = o.withDefaults()
+	if o.Log == nil {
+		return nil, errors.New("embednats: Log is required")
+	}
+	host, port, err := splitListen(o.Listen)
+	if err != nil {
+		return nil, &ListenError{Listen: o.Listen, Err: err}
+	}
+	lock, err := lockDir(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	ns, err := server.NewServer(&server.Options{
+		ServerName: o.Name, Host: host, Port: port,
+		JetStream: true, StoreDir: o.Dir, SyncInterval: o.SyncInterval,
+		MaxPayload: o.MaxPayload, NoSigs: true,
+	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("make the NATS server: %w", err), lock.Close())
+	}
+	s := &Server{server: ns, lock: lock}
+	log := newServerLog(o.Log)
+	ns.SetLoggerV2(log, false, false, false)
+	ns.Start() // returns once the directory is read; the listener comes up beside it
+	if err := s.waitReady(ctx, log, o); err != nil {
+		s.Shutdown()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (o Options) withDefaults() Options {
+	if o.Listen == "" {
+		o.Listen = DefaultListen
+	}
+	if o.Name == "" {
+		o.Name = defaultName
+	}
+	if o.SyncInterval == 0 {
+		o.SyncInterval = defaultSyncInterval
+	}
+	if o.ReadyTimeout == 0 {
+		o.ReadyTimeout = defaultReadyTimeout
+	}
+	return o
+}
+
+// splitListen reads host:port. To the server 0 is the default port and
+// RANDOM_PORT a free one; to everyone else 0 is a free one.
+func splitListen(listen string) (host string, port int, err error) {
+	host, text, err := net.SplitHostPort(listen)
+	if err != nil {
+		return "", 0, err
+	}
+	port, err = strconv.Atoi(text)
+	if err != nil || port < 0 || port > maxPort {
+		return "", 0, fmt.Errorf("%q is no port", text)
+	}
+	if port == 0 {
+		port = server.RANDOM_PORT
+	}
+	return host, port, nil
+}
+
+// waitReady waits until the server listens, says why it does not, or time is
+// over. The server offers no signal, only a look.
+func (s *Server) waitReady(ctx context.Context, log *serverLog, o Options) error {
+	late := time.NewTimer(o.ReadyTimeout)
+	defer late.Stop()
+	for {
+		select {
+		case fatal := <-log.fatal:
+			return explain(fatal, o)
+		case <-ctx.Done():
+			return fmt.Errorf("start the NATS server: %w", ctx.Err())
+		case <-late.C:
+			return fmt.Errorf("the NATS server was not ready within %s: is there much in %s, or is the disk busy?", o.ReadyTimeout, o.Dir)
+		default:
+		}
+		if s.server.ReadyForConnections(readyPoll) {
+			return nil
+		}
+	}
+}
+
+// explain turns the server's last words into an error of use. With these
+// options there are two reasons not to start: the address and the directory.
+func explain(fatal error, o Options) error {
+	var network *net.OpError
+	if errors.As(fatal, &network) {
+		return &ListenError{Listen: o.Listen, Err: network}
+	}
+	return &DirError{Dir: o.Dir, Err: fatal}
+}
+
+// URL is where other processes reach the server.
+func (s *Server) URL() string { return s.server.ClientURL() }
+
+// InProcess makes a client in this process reach the server without a socket;
+// the URL it is given then does not matter.
+func (s *Server) InProcess() nats.Option { return nats.InProcessServer(s.server) }
+
+// Check returns nil while the server runs and JetStream with it, which the
+// server turns off when the disk is full.
+func (s *Server) Check(context.Context) error {
+	switch {
+	case !s.server.Running():
+		return errors.New("the NATS server does not run")
+	case !s.server.JetStreamEnabled():
+		return errors.New("JetStream is off: is the disk full?")
+	}
+	return nil
+}
+
+// Shutdown closes all connections, brings JetStream to disk and gives the
+// directory free. It returns when all of that is done; once is enough, and more
+// do no harm.
+func (s *Server) Shutdown() {
+	s.once.Do(func() {
+		s.server.Shutdown()
+		s.server.WaitForShutdown()
+		_ = s.lock.Close() // the lock goes with the descriptor, whatever Close says
+	})
+}
