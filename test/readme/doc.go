@@ -1,0 +1,31 @@
+// Package readme tests the documents: what they tell a reader to type works, and
+// what they say is there is there.
+//
+//	README.md, CONTRIBUTING.md, docs/*.md ──▶ fences ──┬─ sh ──────▶ bash, on a `tidegate up` of the document's own
+//	                                                   ├─ json ────▶ NATS request; the reply is compared
+//	                                                   └─ go ──────▶ a function of snippets_test.go, compiled and run
+//
+// # Words
+//
+//   - A fence is a block of code in a document. Its language is the first word
+//     behind the backticks; what follows the word is for these tests.
+//   - A command is one line of an sh fence. It ends with exit code 0, or with the
+//     one that its comment names: "# exit code 3".
+//   - An exchange is a fence "json request SUBJECT" and the fence "json reply"
+//     after it, with a status if the reply is an error.
+//   - An excuse is a command that cannot run in a test, with the reason. One that
+//     no document has any more fails the test.
+//
+// # An example
+//
+//	```json request tidegate.v1.default.release
+//	{"lease":"…"}
+//	```
+//
+//	```json reply
+//	{"released":true}
+//	```
+//
+// An ellipsis in a request is the last lease that came; in a reply it stands for
+// any text. Default addresses in commands stand for those of the test's process.
+package readme
