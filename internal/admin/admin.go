@@ -85,8 +85,7 @@ func (a *Admin) refusal(ctx context.Context, ns Namespace, v api.Verb, err error
 	if errors.As(err, &refusal) {
 		return refusal
 	}
-	a.log.LogAttrs(ctx, slog.LevelError, "an admin request failed",
-		slog.String("namespace", ns.Name), slog.String("verb", string(v)), slog.Any("error", err))
+	a.log.ErrorContext(ctx, "an admin request failed", "namespace", ns.Name, "verb", v, "error", err)
 	switch {
 	case errors.Is(err, table.ErrDamaged):
 		return api.Errorf(api.CodeInternal, "", "a stored item is damaged; the node's log says which")
@@ -106,7 +105,6 @@ func (a *Admin) broadcast(ctx context.Context, ns Namespace, target api.LimitsTa
 		err = a.publish(api.ConfigSubject(ns.Name), data)
 	}
 	if err != nil {
-		a.log.LogAttrs(ctx, slog.LevelWarn, "a changed config was not broadcast: nodes will notice within a minute",
-			slog.String("namespace", ns.Name), slog.Any("error", err))
+		a.log.WarnContext(ctx, "a changed config was not broadcast: nodes will notice within a minute", "namespace", ns.Name, "error", err)
 	}
 }

@@ -121,7 +121,7 @@ func (p position) cursor() string {
 // follow the table.
 func (s *Store) List(ctx context.Context, ns string, req api.LimitsListRequest) (api.LimitsListReply, error) {
 	if req.LimitsTarget != (api.LimitsTarget{}) {
-		if err := req.LimitsTarget.Check(); err != nil {
+		if err := req.Check(); err != nil {
 			return api.LimitsListReply{}, err
 		}
 	}

@@ -239,5 +239,5 @@ func TestBoundsAgreeWithThoseOfBuckets(t *testing.T) {
 		converted := limits.FromAPI([]api.Limit{l})[0]
 		require.Equal(t, l.Check() == nil, converted.Validate() == nil, "%+v", l)
 	})
-	require.EqualValues(t, bucket.MaxLimits, api.MaxLimits)
+	require.Equal(t, bucket.MaxLimits, api.MaxLimits)
 }

@@ -132,7 +132,7 @@ func once(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} }
 // checked returns the limits of a request in order, once everything about it is
 // known to be good.
 func checked(req api.LimitsSetRequest) ([]api.Limit, error) {
-	if err := cmp.Or(req.LimitsTarget.Check(), req.OnUnavailable.Check()); err != nil {
+	if err := cmp.Or(req.Check(), req.OnUnavailable.Check()); err != nil {
 		return nil, err
 	}
 	switch {

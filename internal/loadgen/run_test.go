@@ -33,8 +33,10 @@ func rows(tokens ...int64) []Row {
 
 func TestReplayReservesThenSettles(t *testing.T) {
 	f := &fake{limits: []api.Limit{tenYears(LimitRequests, 4), tenYears(LimitTokens, 1000)}}
-	p := Replay{Target: target(f.start(t), 1), Estimate: 100, TokensPerSecond: 50, InFlight: 1,
-		Trace: rows(300, 150, 200, 50, 10, 100, 900, 1, 1, 101, 1, 1)}
+	p := Replay{
+		Target: target(f.start(t), 1), Estimate: 100, TokensPerSecond: 50, InFlight: 1,
+		Trace: rows(300, 150, 200, 50, 10, 100, 900, 1, 1, 101, 1, 1),
+	}
 	report, err := p.Run(t.Context())
 	require.NoError(t, err)
 	require.EqualValues(t, 6, report.Requests)
@@ -68,8 +70,10 @@ func TestReplayFindsOverAdmission(t *testing.T) {
 
 func TestReplayPacesByTheTrace(t *testing.T) {
 	f := &fake{limits: []api.Limit{tenYears(LimitRequests, 100), tenYears(LimitTokens, 1000)}}
-	p := Replay{Target: target(f.start(t), 1), TokensPerSecond: 1000, InFlight: 10, Speed: 10,
-		Trace: []Row{{Generated: 1}, {At: 300 * time.Millisecond, Generated: 100}}}
+	p := Replay{
+		Target: target(f.start(t), 1), TokensPerSecond: 1000, InFlight: 10, Speed: 10,
+		Trace: []Row{{Generated: 1}, {At: 300 * time.Millisecond, Generated: 100}},
+	}
 	report, err := p.Run(t.Context())
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, report.Seconds, 0.03+0.01, "a tenth of the trace's time and of the generation's")
@@ -80,8 +84,10 @@ func TestAnInterruptedReplaySettlesAndReports(t *testing.T) {
 	f := &fake{limits: []api.Limit{tenYears(LimitRequests, 100), tenYears(LimitTokens, 1000)}}
 	ctx, cancel := context.WithCancel(t.Context())
 	f.on = func(int) string { cancel(); return "" }
-	p := Replay{Target: target(f.start(t), 1), TokensPerSecond: 0.001, InFlight: 10, Speed: 1,
-		Trace: []Row{{Context: 5, Generated: 7}, {At: time.Hour, Context: 5, Generated: 7}}}
+	p := Replay{
+		Target: target(f.start(t), 1), TokensPerSecond: 0.001, InFlight: 10, Speed: 1,
+		Trace: []Row{{Context: 5, Generated: 7}, {At: time.Hour, Context: 5, Generated: 7}},
+	}
 	report, err := p.Run(ctx)
 	require.NoError(t, err)
 	require.True(t, report.Interrupted)
@@ -157,7 +163,7 @@ func TestLoadClosed(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, report.Interrupted)
 	require.EqualValues(t, 6, report.Admitted)
-	require.EqualValues(t, report.Requests-6, report.Denied)
+	require.Equal(t, report.Requests-6, report.Denied)
 	require.GreaterOrEqual(t, report.Requests, int64(9))
 	require.Equal(t, Cost{
 		Writes: 3 + 11, Reads: 1 + 5, WriteUnits: 7 + 11, ReadUnits: 0.5 + 2.5,

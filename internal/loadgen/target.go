@@ -69,7 +69,7 @@ func (t *Target) SetLimits(ctx context.Context, limits []api.Limit) error {
 	level := api.LimitsTarget{Resource: t.Resource}
 	before, err := admin.GetLimits(ctx, level)
 	var refused *tidegate.Error
-	if err != nil && !(errors.As(err, &refused) && refused.Code == api.CodeNotFound) {
+	if err != nil && (!errors.As(err, &refused) || refused.Code != api.CodeNotFound) {
 		return fmt.Errorf("read the limits of the resource %s: %w", t.Resource, err)
 	}
 	after, err := admin.SetLimits(ctx, api.LimitsSetRequest{LimitsTarget: level, Limits: limits})

@@ -15,7 +15,7 @@ func DecodeLimitsSet(payload []byte) (LimitsSetRequest, error) {
 		return err
 	})
 	if err == nil {
-		err = q.LimitsTarget.Check()
+		err = q.Check()
 	}
 	if err == nil && q.Limits == nil {
 		err = missing("limits")
@@ -71,7 +71,7 @@ func DecodeLimitsList(payload []byte) (LimitsListRequest, error) {
 		return err
 	})
 	if err == nil && q.LimitsTarget != (LimitsTarget{}) {
-		err = q.LimitsTarget.Check()
+		err = q.Check()
 	}
 	if err != nil {
 		return LimitsListRequest{}, err

@@ -138,11 +138,9 @@ func ParseTimeout(value string) (time.Duration, error) {
 			return 0, Errorf(CodeInvalidTimeout, HeaderTimeout, "%s is no whole number of milliseconds", shown(value))
 		}
 	}
-	ms, err := strconv.ParseInt(value, 10, 64)
-	switch {
-	case err != nil: // digits only, so it is out of range
-		return MaxTimeout, nil
-	case ms == 0:
+	// Digits only: an error says out of range, and then ms is the largest there is.
+	ms, _ := strconv.ParseInt(value, 10, 64)
+	if ms == 0 {
 		return 0, Errorf(CodeInvalidTimeout, HeaderTimeout, "0 leaves no time to answer; leave the header out for %v", DefaultTimeout)
 	}
 	return time.Duration(min(ms, MaxTimeout.Milliseconds())) * time.Millisecond, nil

@@ -2,7 +2,6 @@ package api_test
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -143,7 +142,7 @@ func quote(t *testing.T, s string) []byte {
 func requireCode(t *testing.T, err error, code api.Code, field string) *api.Error {
 	t.Helper()
 	var e *api.Error
-	require.True(t, errors.As(err, &e), "%v (%T) is no *api.Error", err, err)
+	require.ErrorAs(t, err, &e, "%v (%T) is no *api.Error", err, err)
 	if code != "*" {
 		require.Equal(t, code, e.Code, e.Error())
 	}

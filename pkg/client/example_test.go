@@ -17,13 +17,13 @@ func complete(context.Context) (tokens int64, err error) { return 730, nil }
 func ExampleClient_Do() {
 	nc, err := nats.Connect(nats.DefaultURL, tidegate.InboxPrefix("default"))
 	if err != nil {
-		slog.Error("connect", slog.Any("error", err))
+		slog.Error("connect", "error", err)
 		return
 	}
 	defer nc.Close()
 	client, err := tidegate.New(nc, tidegate.WithOnUnavailable(tidegate.Allow))
 	if err != nil {
-		slog.Error("configure", slog.Any("error", err))
+		slog.Error("configure", "error", err)
 		return
 	}
 
@@ -41,10 +41,10 @@ func ExampleClient_Do() {
 	var denied *tidegate.DeniedError
 	switch {
 	case errors.As(err, &denied) && denied.Never:
-		slog.Error("the request is larger than the limit", slog.Any("error", denied))
+		slog.Error("the request is larger than the limit", "error", denied)
 	case errors.As(err, &denied):
-		slog.Info("try again", slog.Duration("in", denied.Jittered()))
+		slog.Info("try again", "in", denied.Jittered())
 	case err != nil:
-		slog.Error("complete", slog.Any("error", err))
+		slog.Error("complete", "error", err)
 	}
 }

@@ -25,7 +25,7 @@ func (s *Service) acquired(r *request, req *api.AcquireRequest, res result) {
 	case res.err != nil:
 		s.undecided(r, req, res)
 	case res.verdict == verdictDeny:
-		r.respondAs("denied", encode(denied(&res, req.Consume)))
+		r.respondAs(outcomeDenied, encode(denied(&res, req.Consume)))
 	default:
 		reply, err := s.admitted(r, req, &res)
 		if err != nil {
@@ -58,7 +58,7 @@ func (s *Service) undecided(r *request, req *api.AcquireRequest, res result) {
 		r.refuse(refusal)
 		return
 	}
-	r.respondAs("degraded", encode(&api.AcquireReply{Allowed: true, Degraded: true, Limits: []api.LimitStatus{}}))
+	r.respondAs(outcomeDegraded, encode(&api.AcquireReply{Allowed: true, Degraded: true, Limits: []api.LimitStatus{}}))
 }
 
 // admitted is the reply to an acquire whose write is applied.
@@ -75,7 +75,7 @@ func (s *Service) admitted(r *request, req *api.AcquireRequest, res *result) (*a
 		level.Held[i] = heldTokens{Limit: status.Name, Tokens: status.Requested}
 	}
 	token, err := s.keyring.signing().seal(&lease{
-		ID: newLeaseID(), Namespace: r.namespaceID, At: res.now, Levels: []leaseLevel{level},
+		ID: s.nonce(), Namespace: r.namespaceID, At: res.now, Levels: []leaseLevel{level},
 	})
 	if err != nil {
 		return nil, err

@@ -3,7 +3,6 @@ package admission
 import (
 	"bytes"
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
@@ -22,7 +21,7 @@ import (
 // so that any node can settle it and none has to remember it.
 type lease struct {
 	_         struct{} `cbor:",toarray"`
-	ID        []byte   // random, names the lease in claims
+	ID        string   // names the lease in claims; unique, as a nonce is, and no secret
 	Sequence  uint32   // how often it was adjusted
 	Namespace string   // id
 	At        bucket.Instant
@@ -47,7 +46,6 @@ type heldTokens struct {
 }
 
 const (
-	leaseIDBytes = 12
 	// tokenVersion is the first byte of a token; other versions are refused.
 	tokenVersion = 1
 	// signatureBytes of HMAC-SHA256 are kept: 128 bits (RFC 2104 §5 allows
@@ -56,12 +54,6 @@ const (
 )
 
 var errForged = errors.New("the lease is not one of ours, or was altered")
-
-func newLeaseID() []byte {
-	id := make([]byte, leaseIDBytes)
-	_, _ = rand.Read(id) // never fails: crypto/rand crashes the program instead
-	return id
-}
 
 // held is what the level may give back of a limit; ok is false for a limit it
 // does not know.

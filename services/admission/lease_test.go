@@ -12,7 +12,7 @@ import (
 
 func testLease() *lease {
 	return &lease{
-		ID: []byte("0123456789ab"), Sequence: 3, Namespace: "AAAAAAAAAAA", At: testNow,
+		ID: "q8ZbT1xA.2o", Sequence: 3, Namespace: "AAAAAAAAAAA", At: testNow,
 		Levels: []leaseLevel{{
 			Entity: "api-key-123", Resource: "gpt-4", Count: 1,
 			Held: []heldTokens{{Limit: "rpm", Tokens: 1}, {Limit: "tpm", Tokens: 500}},

@@ -50,7 +50,7 @@ func (r *request) call(op operation, finish func(result)) *call {
 
 // respond answers with a body.
 func (r *request) respond(body []byte) {
-	r.answer(&nats.Msg{Subject: r.inbox, Data: body}, "ok")
+	r.answer(&nats.Msg{Subject: r.inbox, Data: body}, outcomeOK)
 }
 
 // respondAs answers with a body that the metrics count under another outcome.

@@ -150,7 +150,7 @@ func (s *Service) settle(ctx context.Context, st *settlement) {
 			"the acquire was more than %s ago: nothing can be given back any more", s.tuning.CreditWindow))
 		return
 	}
-	key := fmt.Sprintf("%s.%s.%d", st.lease.Namespace, base64.RawURLEncoding.EncodeToString(st.lease.ID), st.lease.Sequence)
+	key := fmt.Sprintf("%s.%s.%d", st.lease.Namespace, st.lease.ID, st.lease.Sequence)
 	cl := s.claims.take(ctx, key, st.hash)
 	switch cl.state {
 	case claimTaken:

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"runtime"
 	"strconv"
@@ -143,7 +142,7 @@ func (w *world) node(latency time.Duration, tuning admission.Tuning) *node {
 			now := time.Now()
 			return admission.Reading{Wall: now.Round(0), Mono: now.Sub(start)}
 		},
-		Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Metrics: n.metrics, Version: "0.0.0", Tuning: tuning,
+		Log: slog.New(slog.DiscardHandler), Metrics: n.metrics, Version: "0.0.0", Tuning: tuning,
 	})
 	require.NoError(w.tb, err)
 	runtime.AddCleanup(service, func(done chan struct{}) { close(done) }, n.collected)
