@@ -49,14 +49,10 @@ func (r *request) call(op operation, finish func(result)) *call {
 }
 
 // respond answers with a body.
-func (r *request) respond(body []byte) {
-	r.answer(&nats.Msg{Subject: r.inbox, Data: body}, outcomeOK)
-}
+func (r *request) respond(body []byte) { r.respondAs(outcomeOK, body) }
 
 // respondAs answers with a body that the metrics count under another outcome.
-func (r *request) respondAs(outcome string, body []byte) {
-	r.answer(&nats.Msg{Subject: r.inbox, Data: body}, outcome)
-}
+func (r *request) respondAs(outcome string, body []byte) { r.answer(outcome, nil, body) }
 
 func (r *request) respondJSON(reply any) {
 	body, err := json.Marshal(reply)
@@ -69,24 +65,20 @@ func (r *request) respondJSON(reply any) {
 
 // refuse answers with an error.
 func (r *request) refuse(e *api.Error) {
-	r.answer(&nats.Msg{
-		Subject: r.inbox,
-		Header: nats.Header{
-			api.HeaderErrorCode: {strconv.Itoa(e.Status())},
-			api.HeaderError:     {e.Message},
-		},
-		Data: e.JSON(),
-	}, string(e.Code))
+	r.answer(string(e.Code), nats.Header{
+		api.HeaderErrorCode: {strconv.Itoa(e.Status())},
+		api.HeaderError:     {e.Message},
+	}, e.JSON())
 }
 
-func (r *request) answer(m *nats.Msg, outcome string) {
+func (r *request) answer(outcome string, header nats.Header, body []byte) {
 	if !r.answered.CompareAndSwap(false, true) {
 		return
 	}
 	s := r.service
 	s.metrics.request(string(r.verb), outcome, s.clock.Mono()-r.received)
 	if r.inbox != "" {
-		if err := s.nats.PublishMsg(m); err != nil {
+		if err := s.nats.PublishMsg(&nats.Msg{Subject: r.inbox, Header: header, Data: body}); err != nil {
 			s.log.Warn("a reply could not be sent", "verb", r.verb, "error", err)
 		}
 	}

@@ -1,14 +1,15 @@
 package bench
 
 import (
+	"strconv"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/loadgen"
-	"github.com/tidegate/tidegate/pkg/api"
-	tidegate "github.com/tidegate/tidegate/pkg/client"
 	"github.com/tidegate/tidegate/services/admission"
 )
 
@@ -47,41 +48,64 @@ func BenchmarkHotBucketOpenLoop(b *testing.B) {
 	const callers, turn, duration = 2048, time.Second, 2 * time.Second
 	w := newWorld(b)
 	n := w.node(storeLatency, admission.Tuning{})
-	clients := w.clients(w.conns())
+	conns := w.conns()
+	clients := w.clients(conns)
 	closed := &contender{call: func(caller int) error {
 		_, err := clients[caller%connections].Acquire(b.Context(), "hot", resource, consume())
 		return err
 	}}
 	closed.run(b, callers, turn)
 	n.store.restart()
-	before, busy := n.calls.Total().Calls, n.metric("tidegate_admission_request_seconds", "acquire")
-	report := openLoop(b, clients, closed.rate()/2, duration)
+	subject, request, _ := sample(b, conns[0], "hot")
+	latencies := openLoop(b, conns, subject, request, closed.rate()/2, duration)
 	storeP99 := n.store.percentile(99)
-	busy = n.metric("tidegate_admission_request_seconds", "acquire") - busy
+	p99 := float64(latencies.ValueAtQuantile(99)) / 1000
 
 	b.ReportMetric(closed.rate()/2, "acquires/s")
-	b.ReportMetric(report.Acquire.P50, "p50-ms")
-	b.ReportMetric(report.Acquire.P99, "p99-ms")
+	b.ReportMetric(float64(latencies.ValueAtQuantile(50))/1000, "p50-ms")
+	b.ReportMetric(p99, "p99-ms")
 	b.ReportMetric(storeP99, "store-p99-ms")
-	b.ReportMetric(1000*busy/float64(report.Requests), "node-mean-ms")
-	b.ReportMetric(float64(n.calls.Total().Calls-before)*storeLatency.Seconds()/report.Seconds, "writes/latency")
-	b.ReportMetric(1-float64(report.Admitted)/float64(report.Requests), "shed/acquire")
-	b.ReportMetric(report.Acquire.P99/(2*storeP99+2), "p99/bound")
+	b.ReportMetric(p99/(2*storeP99+2), "p99/bound")
 	b.ReportMetric(0, "ns/op")
 }
 
-// openLoop sends at a rate, all for one bucket. A node that cannot keep up sheds
-// with an answer; nothing else may go wrong.
-func openLoop(b *testing.B, clients []*tidegate.Client, rate float64, duration time.Duration) loadgen.Report {
+// openLoop sends requests as they become due and takes the time from then to
+// their reply, in microseconds. It has no goroutine per request, so that it does
+// not measure itself.
+func openLoop(b *testing.B, conns []*nats.Conn, subject string, request []byte, rate float64, duration time.Duration) *hdrhistogram.Histogram {
 	b.Helper()
-	load := loadgen.Load{
-		Target:  loadgen.Target{Clients: clients, Resource: resource, Entities: []string{"hot"}, Now: time.Now},
-		Consume: api.Amounts{{Name: "rpm", Tokens: 1}, {Name: "tpm", Tokens: 500}},
-		Callers: 1 << 16, Rate: rate, Duration: duration,
+	total := int(rate * duration.Seconds())
+	interval := time.Duration(float64(time.Second) / rate)
+	var mu sync.Mutex
+	latencies := histogram()
+	start := time.Now()
+	inboxes := make([]string, len(conns))
+	var replies sync.WaitGroup
+	replies.Add(total)
+	for i, nc := range conns {
+		inboxes[i] = nats.NewInbox() + "."
+		sub, err := nc.Subscribe(inboxes[i]+"*", func(m *nats.Msg) {
+			defer replies.Done()
+			n, errID := strconv.Atoi(m.Subject[len(inboxes[i]):])
+			took := time.Since(start) - time.Duration(n)*interval
+			mu.Lock()
+			defer mu.Unlock()
+			if errID != nil || len(m.Header) > 0 || latencies.RecordValue(took.Microseconds()) != nil {
+				b.Errorf("answered with %v %s", m.Header, m.Data)
+			}
+		})
+		require.NoError(b, err)
+		require.NoError(b, nc.Flush())
+		b.Cleanup(func() { _ = sub.Unsubscribe() })
 	}
-	report, err := load.Run(b.Context())
-	require.NoError(b, err)
-	require.Equal(b, report.Requests, report.Admitted+report.Errors[string(api.CodeOverloaded)], "%+v", report)
-	require.False(b, report.Check.Exceeded())
-	return report
+	start = time.Now()
+	for n := range total {
+		if wait := time.Duration(n)*interval - time.Since(start); wait > 0 {
+			time.Sleep(max(wait, time.Millisecond/2))
+		}
+		i := n % len(conns)
+		require.NoError(b, conns[i].PublishRequest(subject, inboxes[i]+strconv.Itoa(n), request))
+	}
+	replies.Wait()
+	return latencies
 }
