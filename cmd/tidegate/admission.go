@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -24,6 +25,26 @@ type admissionCmd struct {
 	natsFlags
 	storeFlags
 	adminFlags
+	tuningFlags
+}
+
+// tuningFlags are the sizes and times of a node.
+type tuningFlags struct {
+	Queue         int           `name:"queue" default:"16384" placeholder:"N" help:"Requests pending at most, then callers are told to come back; one bucket holds a quarter; default: 16384."`
+	Remember      int           `name:"remember" default:"100000" placeholder:"N" help:"Bucket states in memory at most, below 1 KB each; default: 100000."`
+	StoreTimeout  time.Duration `name:"store-timeout" default:"750ms" placeholder:"TIME" help:"How long one call to DynamoDB may take, at most 900ms; default: 750ms."`
+	CreditWindow  time.Duration `name:"credit-window" default:"1h" placeholder:"TIME" help:"How long after an acquire its lease can give tokens back; default: 1h."`
+	ClaimReplicas int           `name:"claim-replicas" default:"1" placeholder:"N" help:"JetStream replicas of the claims that make settlements happen once: 3 on a cluster; default: 1."`
+}
+
+func (f tuningFlags) tuning() (admission.Tuning, error) {
+	if f.Queue < 1 || f.Remember < 1 || f.StoreTimeout <= 0 || f.CreditWindow <= 0 || f.ClaimReplicas < 1 {
+		return admission.Tuning{}, usageError{errors.New("--queue, --remember, --store-timeout, --credit-window and --claim-replicas must be above 0")}
+	}
+	return admission.Tuning{
+		Queue: f.Queue, Remember: f.Remember, StoreTimeout: f.StoreTimeout,
+		CreditWindow: f.CreditWindow, ClaimReplicas: f.ClaimReplicas,
+	}, nil
 }
 
 // Run serves until ctx ends.
@@ -36,7 +57,11 @@ func (c admissionCmd) Run(ctx context.Context, o output) error {
 	if err != nil {
 		return err
 	}
-	node := node{nats: c.natsFlags, table: c.Table, store: cfg, log: log}
+	tuning, err := c.tuning()
+	if err != nil {
+		return err
+	}
+	node := node{nats: c.natsFlags, table: c.Table, store: cfg, log: log, tuning: tuning}
 	return c.serve(ctx, log, "admission", func(ctx context.Context, registry *prometheus.Registry, ready func()) error {
 		err := node.run(ctx, registry, func() {
 			ready()
@@ -53,6 +78,8 @@ type node struct {
 	table string
 	store aws.Config
 	log   *slog.Logger
+
+	tuning admission.Tuning
 }
 
 // run serves until ctx ends; it calls ready once requests are answered.
@@ -77,7 +104,7 @@ func (n node) run(ctx context.Context, metrics prometheus.Registerer, ready func
 	}
 	service, err := admission.New(admission.Config{
 		NATS: nc, DynamoDB: n.store, Table: n.table,
-		Clock: systemClock(), Log: n.log, Metrics: metrics, Version: thisVersion().Version,
+		Clock: systemClock(), Log: n.log, Metrics: metrics, Version: thisVersion().Version, Tuning: n.tuning,
 	})
 	if err != nil {
 		nc.Close()

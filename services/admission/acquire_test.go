@@ -211,3 +211,17 @@ func TestBadInputWritesNothing(t *testing.T) {
 		require.Equal(t, api.CodeInvalidTimeout, api.DecodeError(m.Data).Code, timeout)
 	}
 }
+
+// A limit that was added while the news of it got lost is known within a second.
+func TestAnAddedLimitIsFoundWithoutNews(t *testing.T) {
+	w := newWorld(t)
+	rpmPerDay(t, w, 10)
+	w.node(t, Tuning{})
+	nc := w.connect(t)
+	require.True(t, acquire(t, nc, one).Allowed)
+	w.setLimits(t, api.LimitsTarget{Resource: "gpt-4"}, perDay("rpm", 10), perDay("tpm", 1000))
+	require.Eventually(t, func() bool {
+		m := send(t, nc, api.VerbAcquire, `{"entity":"api-key-123","resource":"gpt-4","consume":{"tpm":1}}`, time.Second)
+		return m.Header.Get(api.HeaderErrorCode) == ""
+	}, 10*time.Second, 50*time.Millisecond)
+}

@@ -226,6 +226,9 @@ func (c *committer) step(ctx context.Context) {
 		if !c.resolve(ctx, calls) {
 			return
 		}
+		if c.mustResolveAgain(calls) {
+			return
+		}
 		if calls = c.refuseUnknownLimits(calls); len(calls) == 0 {
 			return
 		}

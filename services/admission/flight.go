@@ -15,7 +15,8 @@ const (
 	// maxSettingsAge is when resolved settings are read again although no change
 	// was heard of: the fallback for a broadcast that got lost.
 	maxSettingsAge = time.Minute
-	// refusalAge is how long the answer "no limits" is remembered.
+	// refusalAge is how long it is believed that there are no limits, or not the
+	// one that a request names.
 	refusalAge = time.Second
 
 	minBackoff = 5 * time.Millisecond
@@ -74,6 +75,22 @@ func (c *committer) refuse(calls []*call, refusal *api.Error) {
 		}
 	}
 	c.keep(nil)
+}
+
+// mustResolveAgain marks settings as outdated that lack a limit a call names,
+// once they are a second old: the limit may have been added, and the news lost.
+func (c *committer) mustResolveAgain(calls []*call) bool {
+	settings := c.settings.Load()
+	if settings == nil || c.node.clock.Mono()-c.resolvedAt < refusalAge {
+		return false
+	}
+	for _, q := range calls {
+		if unknownLimit(settings, q.operation) != "" {
+			c.outdated.Store(true)
+			return true
+		}
+	}
+	return false
 }
 
 // refuseUnknownLimits answers acquires that name a limit the bucket does not have.
