@@ -31,6 +31,7 @@ type keyring struct {
 	known    map[[table.LeaseKeyIDBytes]byte]*signingKey // guarded by mu
 	current  *signingKey                                 // guarded by mu
 	loadedAt time.Duration                               // guarded by mu: monotonic
+	unread   bool                                        // guarded by mu: the last attempt to read the keys again failed
 }
 
 func newKeyring(client *dynamodb.Client, tableName string, clock *storeClock) *keyring {
@@ -107,13 +108,34 @@ func (k *keyring) signing() *signingKey {
 // another look.
 func (k *keyring) open(ctx context.Context, token string) (*lease, error) {
 	l, err := open(token, k.find)
-	if err == nil || !k.due() {
+	if !errors.Is(err, errUnknownKey) {
 		return l, err
 	}
-	if errLoad := k.load(ctx); errLoad != nil {
-		return nil, errLoad
+	if k.due() {
+		errLoad := k.load(ctx)
+		k.note(errLoad)
+		if errLoad != nil {
+			return nil, errLoad
+		}
+		return open(token, k.find)
 	}
-	return open(token, k.find)
+	if k.outdated() {
+		return nil, errStoreDown // the key may be one that could not be read
+	}
+	return nil, err
+}
+
+// note keeps whether the keys could be read.
+func (k *keyring) note(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.unread = err != nil
+}
+
+func (k *keyring) outdated() bool {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	return k.unread
 }
 
 func (k *keyring) find(id [table.LeaseKeyIDBytes]byte) *signingKey {

@@ -53,7 +53,11 @@ const (
 	signatureBytes = 16
 )
 
-var errForged = errors.New("the lease is not one of ours, or was altered")
+var (
+	errForged = errors.New("the lease is not one of ours, or was altered")
+	// errUnknownKey is errForged unless the key is one that was made meanwhile.
+	errUnknownKey = fmt.Errorf("%w: its key is unknown", errForged)
+)
 
 // held is what the level may give back of a limit; ok is false for a limit it
 // does not know.
@@ -135,7 +139,7 @@ func (k *signingKey) seal(l *lease) (string, error) {
 }
 
 // open checks a token and returns its lease. errForged says that it is none of
-// ours; keyOf returns nil for a key nobody knows.
+// ours, errUnknownKey that keyOf does not know its key and returned nil.
 func open(token string, keyOf func(id [table.LeaseKeyIDBytes]byte) *signingKey) (*lease, error) {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	if err != nil || len(raw) < 1+table.LeaseKeyIDBytes+signatureBytes || raw[0] != tokenVersion {
@@ -143,7 +147,7 @@ func open(token string, keyOf func(id [table.LeaseKeyIDBytes]byte) *signingKey) 
 	}
 	key := keyOf([table.LeaseKeyIDBytes]byte(raw[1 : 1+table.LeaseKeyIDBytes]))
 	if key == nil {
-		return nil, errForged
+		return nil, errUnknownKey
 	}
 	message := raw[:len(raw)-signatureBytes]
 	if want := key.signature(message); !hmac.Equal(want[:], raw[len(message):]) {

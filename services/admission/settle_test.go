@@ -189,3 +189,27 @@ func (w *world) remove(t *testing.T, entity, resource string) {
 	_, err := w.client.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{TableName: &w.table, Key: table.KeyItem(key.Key())})
 	require.NoError(t, err)
 }
+
+// A token of a key that was made meanwhile is good; while the keys cannot be
+// read again, it is not called forged.
+func TestLeasesOfANewKey(t *testing.T) {
+	w := tpmWorld(t)
+	n := w.node(t, Tuning{})
+	nc := w.connect(t)
+	lease := acquire(t, nc, tokens500).Lease
+	n.keyring.mu.Lock()
+	for id := range n.keyring.known {
+		delete(n.keyring.known, id)
+	}
+	n.keyring.loadedAt -= reloadPause
+	n.keyring.mu.Unlock()
+	always(n, fault.Fault{Kind: fault.Unreachable}, "Query")
+	for range 2 { // the attempt to read the keys, and before the next one
+		require.Equal(t, api.CodeUnavailable, refused(t, nc, api.VerbRelease, releaseBody(lease), 3*time.Second).Code)
+	}
+	n.faults.Match(nil)
+	n.keyring.mu.Lock()
+	n.keyring.loadedAt -= reloadPause
+	n.keyring.mu.Unlock()
+	require.True(t, ask[api.ReleaseReply](t, nc, api.VerbRelease, releaseBody(lease)).Released)
+}
