@@ -1,2 +1,88 @@
-// Package bucket is the arithmetic of token buckets.
+// Package bucket is the arithmetic of token buckets: pure functions of integers,
+// without clock, I/O or locks. Amounts are millitokens, times are milliseconds
+// since 2025-01-01T00:00:00Z ([Instant]), and every division rounds down, also
+// below zero, so that all nodes that compute the same thing get the same number.
+//
+// # The idea
+//
+// A balance is never stored. Two counts that only grow make it:
+//
+//	refilled   what came in since instant 0, a function of the clock alone
+//	drawn      what went out, the one number that is stored
+//
+//	balance = min(capacity, refilled − drawn)
+//
+// Nothing is ever written to refill a bucket, no fraction is lost however often
+// it is looked at, and spends of several writers add up in any order.
+//
+//	millitokens
+//	    ▲                        · refilled ·
+//	    │                   · ·╱            ╲· what can be spent now
+//	    │              · ·   ┌─────────────
+//	    │         · ·        │  ← a spend lifts drawn
+//	    │    · ·  ┌──────────┘ drawn
+//	    │· ·      │             · refilled − capacity ·
+//	    │─────────┘        · ·
+//	    └──────────────────────────────────▶ time
+//
+// Where drawn lies below refilled − capacity, the bucket is full and what came in
+// since has overflowed. The next spend sets drawn to that line first, which
+// counts the overflow as drawn, and adds its cost. Where drawn lies above
+// refilled, the bucket is in debt.
+//
+// # Glossary
+//
+//   - capacity: the most that a bucket holds, its burst.
+//
+//   - refill: what it regains per period; [Limit.Refilled] counts it from instant 0.
+//
+//   - drawn: the part of that count that is spent or has overflowed.
+//
+//   - window: one limit of one shard at one moment ([Window]): all that a drawn
+//     count is compared with.
+//
+//   - idle: full and overflowing; the next spend sets drawn. Otherwise busy: it
+//     adds to drawn.
+//
+//   - change: what one write does to a drawn count, and the range of counts for
+//     which that is right ([Change]). The range is the write's condition, so that
+//     a writer that knows an old count spoils nothing.
+//
+//   - tally: several operations on one count, composed into one change ([Tally]).
+//
+//   - shard: one of Count equal parts of a bucket ([Shard]).
+//
+//   - share: a shard's part of an amount: floor((amount + Index) / Count). The
+//     shares of all shards sum to the amount exactly (Hermite's identity).
+//
+//   - split level: a shard's Count, a power of two. A split doubles it, and each
+//     shard splits at its own moment:
+//
+//     level 1          0
+//     level 2      0       1           shard 1 was born at level 2, from 0;
+//     level 4    0   2   1   3         2 and 3 at level 4, from 0 and 1
+//
+//   - pool: one limit over all the shards of a bucket ([Pool]). It must list all
+//     of them, each at its level, for its answers to be right.
+//
+// # Worked example
+//
+// A limit of 10 tokens that regains 5 per second is asked for 4 tokens at instant
+// 60,000, by a bucket full and unused since instant 0 (drawn = −10,000):
+//
+//	refilled = 60,000 × 5,000 / 1,000       = 300,000
+//	full     = 300,000 − 10,000             = 290,000   drawn is below: idle
+//	spend    : drawn = 290,000 + 4,000      = 294,000   if drawn ≤ 289,999
+//	balance  = min(10,000, 300,000 − 294,000) = 6,000
+//
+// For 7 tokens it lacks 1,000 millitokens then, which is 200 ms of refill: that
+// is [Pool.RetryAfter].
+//
+// # Bounds
+//
+// Limits that pass [Limit.Validate] keep every count within int64 for 100 years,
+// on up to [MaxShards] shards. Beyond, and for limits that would take longer than
+// that to fill, counts and times saturate; they never wrap. Amounts of one
+// operation are at most [MaxTokens] tokens; functions do not check that again, nor
+// that a limit is valid.
 package bucket

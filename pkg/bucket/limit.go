@@ -75,8 +75,7 @@ func above(a, b, c, d int64) bool {
 // wrapping.
 func (l Limit) Refilled(t Instant) int64 {
 	if t >= 0 {
-		q, r := mulDiv(uint64(t), uint64(l.Refill), uint64(l.Period))
-		_ = r
+		q, _ := mulDiv(uint64(t), uint64(l.Refill), uint64(l.Period))
 		return q
 	}
 	q, r := mulDiv(uint64(-t), uint64(l.Refill), uint64(l.Period))
@@ -86,17 +85,20 @@ func (l Limit) Refilled(t Instant) int64 {
 	return -q
 }
 
-// mulDiv is a×b/c with its remainder, saturating at half of int64 so that sums
-// of two do not wrap.
+// saturated is where refill counts and times stop growing: above what the highest
+// rate refills in 100 years (6.4 × 10^18), and 2^61 below the end of int64, so
+// that capacities, costs and the debts of all shards (2^56 at most) can be added.
+const saturated = math.MaxInt64 - 1<<61
+
+// mulDiv is a×b/c with its remainder, saturating instead of wrapping.
 func mulDiv(a, b, c uint64) (quotient int64, remainder uint64) {
-	const most = math.MaxInt64 / 2
 	hi, lo := bits.Mul64(a, b)
 	if hi >= c {
-		return most, 0
+		return saturated, 0
 	}
 	q, r := bits.Div64(hi, lo, c)
-	if q > most {
-		return most, 0
+	if q >= saturated {
+		return saturated, 0
 	}
 	return int64(q), r
 }

@@ -18,24 +18,24 @@ func Removable(l Limit, s Shard, drawn int64, now Instant) (most int64, ok bool)
 }
 
 // SplitDrawn is what splitting a shard does to one limit: the new shard s.Index
-// + s.Count starts with childDrawn, the rounded-up half of the balance, and own
-// leaves the rest. The drawn counts of both sum to what they were, whatever was
-// spent meanwhile.
+// + s.Count starts with childDrawn, half of the balance, and own leaves the rest.
+// The drawn counts of both sum to what they were, whatever was spent meanwhile.
 func SplitDrawn(l Limit, s Shard, drawn int64, now Instant) (own Change, childDrawn int64) {
 	balance := l.Window(s, now).Balance(drawn)
-	half := floorDiv(balance+1, 2)
 	keeps, child := s.Split()
-	refilled := l.Refilled(now)
-	childDrawn = child.Share(refilled) - half
 	own = unbounded()
-	own.Amount = -childDrawn
-	// What stays has to be on the same side of zero as the half that leaves.
-	edge := keeps.Share(refilled) + childDrawn
-	if half >= 0 {
-		own.Max = edge
-	} else {
-		own.Min = edge
+	if balance < 0 {
+		// A debt is halved as refill is, so that both halves are out of debt at the
+		// moment that the whole would be. That takes this very count: with any
+		// other one, one half would hold tokens before, which the whole did not.
+		childDrawn = floorDiv(drawn+1, 2)
+		own.Amount, own.Min, own.Max = -childDrawn, drawn, drawn
+		return own, childDrawn
 	}
+	refilled := l.Refilled(now)
+	childDrawn = child.Share(refilled) - (balance+1)/2
+	own.Amount = -childDrawn
+	own.Max = keeps.Share(refilled) + childDrawn // what stays is no debt either
 	return own, childDrawn
 }
 
@@ -66,6 +66,8 @@ func TTL(limits []Limit, now Instant) int64 {
 	for _, l := range limits {
 		slowest = max(slowest, l.FillTime())
 	}
-	ms := int64(now) + EpochUnixMs + ttlFills*slowest
+	// A limit that takes longer than int64 can say never expires.
+	const horizon = saturated / ttlFills
+	ms := int64(now) + EpochUnixMs + ttlFills*min(slowest, horizon)
 	return (ms + 999) / 1000
 }

@@ -1,0 +1,119 @@
+package bucket_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/tidegate/tidegate/pkg/bucket"
+)
+
+// balances are what the shards of a pool hold.
+func balances(p bucket.Pool, now bucket.Instant) []int64 {
+	out := make([]int64, len(p.Shards))
+	for i, s := range p.Shards {
+		out[i] = p.Limit.Window(s.Shard, now).Balance(s.Drawn)
+	}
+	return out
+}
+
+func TestAvailable(t *testing.T) {
+	l := bucket.Limit{Name: "l", Capacity: 20, Refill: 2, Period: 1000}
+	tests := []struct {
+		name      string
+		drawn     []int64 // of shards 0 and 1 at instant 0
+		available int64
+		holds0    bool
+	}{
+		{"both hold", []int64{-3, -4}, 7, true},
+		{"debt of one is not held against the other", []int64{-3, 4}, 3, true},
+		{"empty and in debt", []int64{0, 4}, 0, true},
+		{"both in debt", []int64{3, 4}, -7, false},
+		{"full", []int64{-99, -99}, 20, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p := bucket.Pool{Limit: l, Shards: []bucket.ShardDrawn{
+				{Shard: bucket.Shard{Index: 0, Count: 2}, Drawn: tt.drawn[0]},
+				{Shard: bucket.Shard{Index: 1, Count: 2}, Drawn: tt.drawn[1]},
+			}}
+			require.Equal(t, tt.available, p.Available(0))
+			require.Equal(t, tt.holds0, p.Holds(0, 0))
+			require.Equal(t, tt.available >= 3, p.Holds(3, 0))
+		})
+	}
+}
+
+// TestRetryAfterIsLeast checks that the bucket holds the cost after the wait and
+// not a millisecond earlier, sharded and in debt too.
+func TestRetryAfterIsLeast(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		now := bucket.Instant(rapid.Int64Range(0, 1<<30).Draw(t, "now"))
+		p := anyPool(now).Draw(t, "pool")
+		cost := rapid.Int64Range(0, p.Limit.Capacity+1).Draw(t, "cost")
+		ms, ok := p.RetryAfter(cost, now)
+		require.Equal(t, cost <= p.Limit.Capacity, ok)
+		if !ok {
+			require.Zero(t, ms)
+			return
+		}
+		require.True(t, p.Holds(cost, now+bucket.Instant(ms)))
+		if ms > 0 {
+			require.False(t, p.Holds(cost, now+bucket.Instant(ms)-1))
+		}
+		require.Equal(t, p.Holds(cost, now), ms == 0)
+	})
+}
+
+// TestGatherLevels checks that a gather takes exactly the cost, from no shard
+// more than it holds, and leaves what is left as even as can be.
+func TestGatherLevels(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		now := bucket.Instant(rapid.Int64Range(0, 1<<30).Draw(t, "now"))
+		p := anyPool(now).Draw(t, "pool")
+		cost := rapid.Int64Range(0, p.Limit.Capacity+1).Draw(t, "cost")
+		takes, ok := p.Gather(cost, now)
+		require.Equal(t, p.Holds(cost, now), ok)
+		if !ok {
+			require.Empty(t, takes)
+			return
+		}
+		left, taken := balances(p, now), map[int]bool{}
+		var sum int64
+		for _, take := range takes {
+			require.False(t, taken[take.Index], "one take per shard")
+			require.Positive(t, take.Amount)
+			taken[take.Index] = true
+			sum += take.Amount
+			left[take.Index] -= take.Amount
+			require.GreaterOrEqual(t, left[take.Index], int64(0))
+		}
+		require.Equal(t, cost, sum)
+		for i := range left {
+			for j := range taken {
+				require.LessOrEqual(t, left[i], left[j]+1, "shard %d is fuller than %d, which gave", i, j)
+			}
+		}
+	})
+}
+
+// TestWindowNear checks the moment that a write is planned by: now for a busy
+// shard, the last busy moment for one that went idle within the grace.
+func TestWindowNear(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l, s := smallLimit().Draw(t, "limit"), anyShard().Draw(t, "shard")
+		now := bucket.Instant(rapid.Int64Range(1<<20, 1<<30).Draw(t, "now"))
+		grace := rapid.Int64Range(0, 3*l.Period).Draw(t, "grace")
+		w := l.Window(s, now)
+		drawn := drawnNear(w).Draw(t, "drawn")
+		want := w
+		for at := now; w.Idle(drawn) && at >= now-bucket.Instant(grace); at-- {
+			if past := l.Window(s, at); !past.Idle(drawn) {
+				want = past
+				break
+			}
+		}
+		require.Equal(t, want, l.WindowNear(s, now, drawn, grace))
+	})
+}
