@@ -43,7 +43,7 @@ func (e *Engine) batchGetItem(c *call) ([]byte, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case keys == 0:
+	case len(tables) == 0:
 		return nil, emptyBatch("requestItems")
 	case keys > maxBatchKeys:
 		return nil, validation("Too many items requested for the BatchGetItem call: %d, at most %d", keys, maxBatchKeys)
@@ -82,17 +82,20 @@ func (e *Engine) compileBatchRead(b *batchRead) error {
 	if len(b.keys) == 0 {
 		return emptyBatch("requestItems." + b.table + ".member.keys")
 	}
-	t, err := e.lookup(b.table)
+	projection, err := b.r.compile(&e.parser)
 	if err != nil {
 		return err
 	}
-	projection, err := b.r.compile(&e.parser)
+	t, err := e.lookup(b.table)
 	if err != nil {
 		return err
 	}
 	seen := make(map[string]bool, len(b.keys))
 	for _, key := range b.keys {
 		k, err := newKeyed(t, key, projection)
+		if err == nil {
+			err = k.unfit
+		}
 		if err != nil {
 			return err
 		}
@@ -175,6 +178,8 @@ func (e *Engine) batchWriteItem(c *call) ([]byte, error) {
 			})
 		case "ReturnConsumedCapacity":
 			return decodeCapacityMode(raw, &capacity)
+		case "ReturnItemCollectionMetrics":
+			return checkCollectionMetrics(raw)
 		}
 		return nil
 	})
@@ -186,7 +191,7 @@ func (e *Engine) batchWriteItem(c *call) ([]byte, error) {
 	case len(writes) > maxBatchWrites:
 		return nil, validation("Too many items requested for the BatchWriteItem call: %d, at most %d", len(writes), maxBatchWrites)
 	}
-	compiled, err := e.compileDistinct(writes, "Provided list of item keys contains duplicates")
+	compiled, err := e.compileBatch(writes)
 	if err != nil {
 		return nil, err
 	}
@@ -241,6 +246,9 @@ func decodeBatchWrites(table, raw []byte, into *[]*writeRequest) error {
 			if err != nil {
 				return err
 			}
+			if w.condition.given {
+				return validation("BatchWriteItem has no conditions: use TransactWriteItems, or a request for each item")
+			}
 			w.table = name
 			*into = append(*into, w)
 			return nil
@@ -253,25 +261,34 @@ func decodeBatchWrites(table, raw []byte, into *[]*writeRequest) error {
 	})
 }
 
-// compileDistinct compiles writes that must all concern different items.
-func (e *Engine) compileDistinct(writes []*writeRequest, duplicate string) ([]*write, error) {
-	type place struct {
-		table *table
-		key   string
-	}
-	seen := make(map[place]bool, len(writes))
-	compiled := make([]*write, len(writes))
-	for i, r := range writes {
+// place is where one item is, whether it is there or not.
+type place struct {
+	table *table
+	key   string
+}
+
+// compileBatch compiles writes that must all concern different items.
+func (e *Engine) compileBatch(requests []*writeRequest) ([]*write, error) {
+	writes := make([]*write, len(requests))
+	places := make([]place, len(requests))
+	for i, r := range requests {
 		w, err := e.compile(r)
 		if err != nil {
 			return nil, err
 		}
-		at := place{w.into, w.key}
+		writes[i], places[i] = w, place{w.into, w.key}
+	}
+	return writes, distinct(places, "Provided list of item keys contains duplicates")
+}
+
+// distinct refuses places of which two are the same.
+func distinct(places []place, duplicate string) error {
+	seen := make(map[place]bool, len(places))
+	for _, at := range places {
 		if seen[at] {
-			return nil, validation("%s", duplicate)
+			return validation("%s", duplicate)
 		}
 		seen[at] = true
-		compiled[i] = w
 	}
-	return compiled, nil
+	return nil
 }

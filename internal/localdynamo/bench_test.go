@@ -18,6 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/tidegate/tidegate/internal/localdynamo"
+	"github.com/tidegate/tidegate/internal/localdynamo/journal"
 )
 
 const benchTable = "tidegate"
@@ -130,8 +131,9 @@ func (r *recorder) Do(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// BenchmarkUpdateItem is the write of an acquire, from 64 goroutines: through
-// the SDK, and the SDK alone. The difference is the engine.
+// BenchmarkUpdateItem is the write of an acquire, from 64 goroutines, on a table
+// with a stream: through the SDK, and the SDK alone. The difference is the
+// engine, in memory and with every commit forced to the disk.
 func BenchmarkUpdateItem(b *testing.B) {
 	const items = 2000
 	engine, db := newClient(localdynamo.Options{Now: time.Now})
@@ -140,19 +142,26 @@ func BenchmarkUpdateItem(b *testing.B) {
 	if _, err := dynamodb.NewFromConfig(localdynamo.Config(tap, "us-east-1")).UpdateItem(b.Context(), spend(0, "boot-0")); err != nil {
 		b.Fatal(err)
 	}
-	for _, c := range []struct {
-		name   string
-		client *dynamodb.Client
-	}{
-		{"engine", db},
-		{"sdk alone", dynamodb.NewFromConfig(localdynamo.Config(&tap.last, "us-east-1"))},
-	} {
-		b.Run(c.name, func(b *testing.B) { spendAll(b, c.client, items) })
+	safe := openBackend(b, newClock(), localdynamo.Durability{Dir: b.TempDir(), Sync: journal.Always})
+	defer closeEngine(b, safe.engine)
+	seed(b, safe.db, items)
+	var sdk time.Duration
+	b.Run("sdk alone", func(b *testing.B) {
+		sdk = spendAll(b, dynamodb.NewFromConfig(localdynamo.Config(&tap.last, "us-east-1")), items)
+	})
+	for name, client := range map[string]*dynamodb.Client{"in memory": db, "fsync always": safe.db} {
+		b.Run(name, func(b *testing.B) {
+			all := spendAll(b, client, items)
+			b.ReportMetric(microseconds(sdk), "sdk-µs/op")
+			b.ReportMetric(microseconds(all-sdk), "engine-µs/op")
+		})
 	}
 }
 
+func microseconds(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+
 // spendAll spends from 64 goroutines and reports the processor time of one.
-func spendAll(b *testing.B, db *dynamodb.Client, items int) {
+func spendAll(b *testing.B, db *dynamodb.Client, items int) time.Duration {
 	b.Helper()
 	b.ReportAllocs()
 	b.SetParallelism(max(1, 64/runtime.GOMAXPROCS(0)))
@@ -168,8 +177,9 @@ func spendAll(b *testing.B, db *dynamodb.Client, items int) {
 		}
 	})
 	perOperation := (cpu(b) - before) / time.Duration(b.N)
-	b.ReportMetric(float64(perOperation)/float64(time.Microsecond), "cpu-µs/op")
+	b.ReportMetric(microseconds(perOperation), "cpu-µs/op")
 	b.ReportMetric(float64(time.Second)/float64(perOperation), "ops/s/core")
+	return perOperation
 }
 
 // BenchmarkMemory reports what a stored bucket item costs, indexes included.

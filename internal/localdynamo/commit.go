@@ -27,6 +27,10 @@ type Change struct {
 	At       time.Time
 	By       Actor
 	schema   *keySchema
+	key      string       // storage key
+	size     int          // of both images, bytes
+	stream   *stream      // of the table; nil: it has none
+	shard    *streamShard // that shows it; nil: none does
 }
 
 // Keys is the primary key of the changed item.
@@ -46,6 +50,7 @@ type Commit struct {
 	Token  string
 	Digest [32]byte
 	at     time.Time
+	rolls  []roll // of stream shards, before the changes
 }
 
 // image is an item at one moment. It never changes, so whoever has read it may
@@ -86,8 +91,8 @@ type mutation struct {
 
 // commit is the only place where items change: it applies mutations to tables
 // and indexes, adds their price to the call's bill and hands the record to the
-// journal and the observer. factor is the price of a write: 1, or 2 in a
-// transaction.
+// journal and the observer. factor is the price of writing an item, besides its
+// index entries: 1, or 2 in a transaction.
 // The caller holds mu for writing, and has seen under it that each item still is
 // as its mutation was planned on.
 func (e *Engine) commit(by Actor, factor float64, request *call, c Commit, mutations ...mutation) {
@@ -100,24 +105,51 @@ func (e *Engine) commit(by Actor, factor float64, request *call, c Commit, mutat
 		if sameItem(before, after) {
 			continue
 		}
-		m.apply(factor, cost)
+		m.apply(cost)
 		e.sequence++
 		c.Changes = append(c.Changes, Change{
 			Table: m.table.name, Old: before, New: after,
-			Sequence: e.sequence, At: c.at, By: by, schema: &m.table.keys,
+			Sequence: e.sequence, At: c.at, By: by, schema: &m.table.keys, key: m.key, stream: m.table.changes,
+			size: m.before.bytes() + m.after.bytes(),
 		})
 	}
 	if len(c.Changes) == 0 && c.Token == "" {
 		request.seen = 0 // the item is as somebody else's write has made it
 		return
 	}
-	request.seen = e.record(c.appendCommit)
+	request.seen = e.publish(&c)
 	if e.onCommit != nil {
 		e.onCommit(c)
 	}
 }
 
-func (m *mutation) apply(factor float64, cost *charge) {
+// publish gives a commit to the streams and to the journal and returns its
+// position there. The caller holds mu for writing.
+func (e *Engine) publish(c *Commit) uint64 {
+	s := e.streams
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range c.Changes {
+		if st := c.Changes[i].stream; st != nil && st.isOn() {
+			s.place(c, &c.Changes[i])
+		}
+	}
+	bytes := 0
+	position := e.record(func(b []byte) []byte {
+		begin := len(b)
+		b = c.appendCommit(b)
+		bytes = len(b) - begin
+		return b
+	})
+	s.keep(c, position, int64(bytes))
+	s.trim(c.at)
+	if e.storage != nil {
+		s.evict(e.storage.journal.Settled())
+	}
+	return position
+}
+
+func (m *mutation) apply(cost *charge) {
 	t := m.table
 	t.size += int64(m.after.bytes() - m.before.bytes())
 	r, _ := t.rows.Get(m.key)
@@ -132,7 +164,7 @@ func (m *mutation) apply(factor float64, cost *charge) {
 	}
 	for _, x := range t.indexes {
 		if c := x.plan(t, m.key, m.before.attributes(), m.after.attributes()); c.cost > 0 {
-			cost.index(x.name).write += factor * c.cost
+			cost.index(x.name).write += c.cost
 			x.apply(c, r)
 		}
 	}

@@ -8,8 +8,9 @@
 //	                                   .go       requests   against a   └──── mu held ────┘
 //	                                             .go        table             │
 //	                                                                          ▼
-//	                                                Commit to Options.OnCommit, and to the journal
-//	                                                of an engine made with Open
+//	                                                Commit to Options.OnCommit, to the journal
+//	                                                of an engine made with Open, and to the
+//	                                                streams of tables that have one
 //
 // A request is decoded and its expressions are compiled without a lock. Under
 // the engine's one lock a write is planned (condition, new image) and
@@ -23,6 +24,31 @@
 // wait for their own record, outside of the lock and sharing one fsync; reads and
 // refusals for all records there are, which costs nothing when nobody writes.
 //
+// # Streams
+//
+// A table's change stream shows what commits have changed. It is no second copy:
+// the newest Changes stay in memory, and an engine on disk reads older ones back
+// from its journal, whose logs a snapshot removes only when no stream shows them.
+//
+//	commit ─▶ place: in which shard? one that is full or old closes and has children
+//	   │
+//	   ├─▶ journal:   one record: {… "rolls": […], "shards": […], "changes": […]}
+//	   │
+//	   └─▶ segments:  │ on disk │ on disk │ on disk │ in memory │ in memory ◀─ keep
+//	                   ◀─ trim                       ◀─ evict
+//	                   └──────────────── GetRecords ────────────────┘
+//
+// The record of a commit says which stream shards its changes are in and which it
+// closes, so after a restart or a crash a stream has the same shards and the same
+// sequence numbers, and an iterator, which is all in its text, goes on where it
+// was. A restart reads all logs: a damaged one is refused, though only a stream
+// needed it.
+//
+// Retention is by age and by bytes, in bunches (segments). Records in memory take
+// several times their size, which is why an engine in memory keeps few of them;
+// one on disk keeps 1 GiB of log, and in memory only what followers need. A write
+// pays for its stream what it takes to append a Change to a slice.
+//
 // Words:
 //
 //   - item: a map of attribute values; image: an item at one moment.
@@ -31,16 +57,29 @@
 //   - mutation: a planned write; Change: one that did change something;
 //     Commit: the Changes of one atomic write.
 //   - bill: the capacity units of one request, by DynamoDB's rules.
+//   - stream: what a table's changes were between two times of being switched on;
+//     label: the moment that names it.
+//   - sequence number: counts the changes of all tables; rises in each stream
+//     shard and for each item.
+//   - stream shard: the records of a range of keys from one sequence number to
+//     another. A closed one has one child or two: who reads parents before
+//     children sees each item's changes in order.
+//   - iterator: a place in a stream shard, good for 15 minutes.
+//   - retention: how long records stay; trimmed: no longer there.
+//   - segment: a run of changes that is read from the disk, and trimmed, at once;
+//     window: the segments that are in memory as well.
 //
 // Example:
 //
 //	engine := localdynamo.New(localdynamo.Options{Now: clock.Now})
-//	client := dynamodb.NewFromConfig(localdynamo.Config(engine.HTTPClient(), "us-east-1"))
+//	cfg := localdynamo.Config(engine.HTTPClient(), "us-east-1")
+//	client, streams := dynamodb.NewFromConfig(cfg), dynamodbstreams.NewFromConfig(cfg)
 //
 // and to share it with other programs on this machine:
 //
 //	http.Serve(loopbackListener, engine)
 //
 // Left out, and refused by name: local secondary indexes, PartiQL, the legacy
-// parameters that expressions replaced, parallel scans, backups, global tables.
+// parameters that expressions replaced, parallel scans, backups, global tables,
+// stream iterators by time.
 package localdynamo

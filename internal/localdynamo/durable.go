@@ -62,14 +62,16 @@ func Open(o Options, d Durability) (*Engine, error) {
 	if d.Log == nil {
 		d.Log = slog.Default()
 	}
-	e := New(o)
+	e := newEngine(o, true)
+	e.streams.kept.restored = true
 	r := restorer{engine: e}
 	j, err := journal.Open(journal.Options{
 		Dir: d.Dir, Sync: d.Sync, LogBytes: max(d.CutBytes/4, 1), Log: d.Log, Wrap: d.wrap,
-	}, r.entry, r.record)
+	}, journal.Restore{Entry: r.entry, Past: r.past, Record: r.record})
 	if err != nil {
 		return nil, fmt.Errorf("open the store in %s: %w", d.Dir, err)
 	}
+	e.streams.restoreDone(e.now())
 	e.storage = &storage{
 		journal: j, log: d.Log, cutBytes: d.CutBytes,
 		cutDue: make(chan struct{}, 1), stop: make(chan struct{}),
@@ -109,6 +111,14 @@ func (e *Engine) record(encode func([]byte) []byte) uint64 {
 		}
 	}
 	return position
+}
+
+// recordTable gives the journal a table's settings, its stream among them. The
+// caller holds mu for writing.
+func (e *Engine) recordTable(t *table) {
+	e.streams.mu.RLock()
+	defer e.streams.mu.RUnlock()
+	e.record(func(b []byte) []byte { return appendTable(b, t) })
 }
 
 // await returns when all that a reply may show is as safe as it gets: the
@@ -172,22 +182,21 @@ func (e *Engine) snapshot() error {
 	e.storage.cutting.Lock()
 	defer e.storage.cutting.Unlock()
 	e.mu.RLock()
-	position, sequence, tokens := e.storage.journal.Position(), e.sequence, e.tokens.order
+	position, tokens := e.storage.journal.Position(), e.tokens.order
 	tables := make([]*table, 0, len(e.tables))
-	definitions := make([][]byte, 0, len(e.tables))
-	for _, t := range e.tables {
-		tables, definitions = append(tables, t), append(definitions, appendTable(nil, t))
-	}
+	head, definitions, keep := e.settings(position, &tables)
 	e.mu.RUnlock()
 
 	written := int64(0)
-	err := e.storage.journal.Snapshot(position, func(add func([]byte) error) error {
+	err := e.storage.journal.Snapshot(position, keep, func(add func([]byte) error) error {
 		put := func(entry []byte) error {
 			written += int64(len(entry))
 			return add(entry)
 		}
-		if err := put(appendSequence(nil, sequence)); err != nil {
-			return err
+		for _, entry := range head {
+			if err := put(entry); err != nil {
+				return err
+			}
 		}
 		for i := range tokens {
 			if err := put(appendToken(nil, &tokens[i])); err != nil {
@@ -208,6 +217,26 @@ func (e *Engine) snapshot() error {
 		e.storage.snapshotBytes.Store(written)
 	}
 	return err
+}
+
+// settings are a snapshot's entries besides tokens and items: those that come
+// first, and one for each table. keep is the first record that streams show: once
+// the snapshot says what they have lost, the logs before it may go. The caller
+// holds mu.
+func (e *Engine) settings(position uint64, tables *[]*table) (head, definitions [][]byte, keep uint64) {
+	s := e.streams
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	head = append(head, appendNumbers(nil, storedNumbers{Sequence: e.sequence, Shard: s.number, Labelled: s.label.UnixMilli()}))
+	for _, st := range s.all {
+		if t := e.tables[st.table]; t == nil || t.changes != st {
+			head = append(head, appendStream(nil, st))
+		}
+	}
+	for _, t := range e.tables {
+		*tables, definitions = append(*tables, t), append(definitions, appendTable(nil, t))
+	}
+	return head, definitions, s.needed(position + 1)
 }
 
 // snapshotItems puts a table's items, looking at one page under the lock.

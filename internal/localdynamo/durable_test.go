@@ -80,8 +80,9 @@ func state(t require.TestingT, e *localdynamo.Engine) map[string]any {
 // TestReopen is any history of operations, snapshots, crashes and restarts:
 // what is there after is what was there before.
 func TestReopen(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		root := t.TempDir()
+		root := memoryDir(t)
 		h := history{clock: newClock(), d: localdynamo.Durability{
 			Dir: filepath.Join(root, "0"), Sync: journal.Never, CutBytes: rapid.Int64Range(500, 20_000).Draw(rt, "cut bytes"),
 		}}

@@ -19,6 +19,8 @@ type Options struct {
 	// engine's lock: it must be quick, must not call the engine, and must not
 	// change what it is given.
 	OnCommit func(Commit)
+	// Streams are the change streams of tables that have them.
+	Streams StreamOptions
 }
 
 // Engine is a DynamoDB-compatible store in memory, and on disk as well if it
@@ -32,6 +34,7 @@ type Engine struct {
 	requests        requestIDs
 	parser          expr.Parser // remembers expressions that recur
 	storage         *storage    // nil: in memory only
+	streams         *streams
 
 	mu       sync.RWMutex
 	tables   map[string]*table // guarded by mu
@@ -40,7 +43,9 @@ type Engine struct {
 }
 
 // New makes an empty engine that is in memory only. It panics without a clock.
-func New(o Options) *Engine {
+func New(o Options) *Engine { return newEngine(o, false) }
+
+func newEngine(o Options, onDisk bool) *Engine {
 	if o.Now == nil {
 		panic("localdynamo: Options.Now is required")
 	}
@@ -53,6 +58,7 @@ func New(o Options) *Engine {
 	return &Engine{
 		now: o.Now, region: o.Region, account: o.Account, onCommit: o.OnCommit,
 		requests: newRequestIDs(),
+		streams:  newStreams(o.Streams.withDefaults(onDisk)),
 		tables:   map[string]*table{},
 		tokens:   tokenMemory{digests: map[string][32]byte{}},
 	}

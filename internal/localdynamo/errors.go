@@ -29,6 +29,8 @@ const (
 	typeLimit               = "LimitExceededException"
 	typeTooLarge            = "RequestEntityTooLargeException"
 	typeInternal            = "InternalServerError"
+	typeTrimmed             = "TrimmedDataAccessException"
+	typeExpiredIterator     = "ExpiredIteratorException"
 )
 
 // apiError is an answer that refuses a request, in DynamoDB's words.
@@ -36,6 +38,7 @@ type apiError struct {
 	name    string
 	message string
 	item    attr.Item      // ConditionalCheckFailedException only: the item that refused
+	whole   bool           // it refuses a transaction as a whole, rather than being an action's reason to cancel
 	reasons []cancellation // TransactionCanceledException only: one for each action, in order
 }
 
@@ -60,6 +63,12 @@ func validation(format string, args ...any) error {
 
 func serialization(format string, args ...any) error {
 	return &apiError{name: typeSerialization, message: fmt.Sprintf(format, args...)}
+}
+
+// missing refuses a request without a required parameter.
+func missing(field string) error {
+	return validation("1 validation error detected: Value null at '%s' failed to satisfy constraint: "+
+		"Member must not be null", field)
 }
 
 // unsupported refuses what DynamoDB has and this engine leaves out.

@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 	"github.com/aws/smithy-go"
 	"github.com/stretchr/testify/require"
 
@@ -43,10 +44,11 @@ func (c *clock) Advance(d time.Duration) {
 
 // backend is an engine and a client of it.
 type backend struct {
-	db     *dynamodb.Client
-	engine *localdynamo.Engine
-	clock  *clock
-	tables *atomic.Int64
+	db      *dynamodb.Client
+	streams *dynamodbstreams.Client
+	engine  *localdynamo.Engine
+	clock   *clock
+	tables  *atomic.Int64
 }
 
 func newClient(o localdynamo.Options) (*localdynamo.Engine, *dynamodb.Client) {
@@ -58,7 +60,8 @@ func newClient(o localdynamo.Options) (*localdynamo.Engine, *dynamodb.Client) {
 func inProcess(*testing.T) backend {
 	c := newClock()
 	engine, db := newClient(localdynamo.Options{Now: c.Now})
-	return backend{db: db, engine: engine, clock: c, tables: new(atomic.Int64)}
+	streams := dynamodbstreams.NewFromConfig(localdynamo.Config(engine.HTTPClient(), "us-east-1"))
+	return backend{db: db, streams: streams, engine: engine, clock: c, tables: new(atomic.Int64)}
 }
 
 // loopback is the same through a socket.
@@ -68,7 +71,7 @@ func loopback(t *testing.T) backend {
 	t.Cleanup(server.Close)
 	cfg := localdynamo.Config(nil, "us-east-1")
 	cfg.BaseEndpoint = &server.URL
-	b.db = dynamodb.NewFromConfig(cfg)
+	b.db, b.streams = dynamodb.NewFromConfig(cfg), dynamodbstreams.NewFromConfig(cfg)
 	return b
 }
 
@@ -166,6 +169,18 @@ func (b backend) table(t *testing.T) *table {
 	_, err := b.db.CreateTable(t.Context(), definition(name, true))
 	require.NoError(t, err)
 	return &table{t: t, backend: b, db: b.db, name: &name}
+}
+
+// streamed is the table's engine with both of its services.
+func (x *table) streamed() *streamed {
+	return &streamed{t: x.t, backend: x.backend, streams: x.backend.streams}
+}
+
+func (x *table) streamARN() string {
+	x.t.Helper()
+	out, err := x.db.DescribeTable(x.t.Context(), &dynamodb.DescribeTableInput{TableName: x.name})
+	require.NoError(x.t, err)
+	return aws.ToString(out.Table.LatestStreamArn)
 }
 
 func (x *table) put(items ...attrs) {

@@ -1,8 +1,11 @@
 package localdynamo_test
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,16 +13,28 @@ import (
 	"github.com/tidegate/tidegate/internal/localdynamo"
 )
 
-// FuzzHandler throws requests at an engine with one small table. Whatever
-// comes, the answer is JSON, no answer is a server's failure, and the table
-// still works.
+// What the one stream of FuzzHandler's engine is called, and its one shard.
+const (
+	fuzzedStream = "arn:aws:dynamodb:us-east-1:000000000000:table/tbl/stream/2026-03-01T12:00:00.000"
+	fuzzedShard  = "shardId-00000001772366400000-00000001"
+)
+
+// FuzzHandler throws requests of any target at an engine with one small table.
+// Whatever comes, the answer is JSON with an error's type and message if it is a
+// refusal, no answer is a server's failure, and the table still works. The requests
+// of TestRefusals are among the seeds.
 func FuzzHandler(f *testing.F) {
-	operations := []string{
-		"GetItem", "PutItem", "UpdateItem", "DeleteItem", "BatchGetItem", "BatchWriteItem", "Query", "Scan",
-		"TransactWriteItems", "TransactGetItems", "DescribeTable", "UpdateTable", "ListTables", "CreateTable",
-		"UpdateTimeToLive", "DescribeTimeToLive",
+	const tables, streams = "DynamoDB_20120810.", "DynamoDBStreams_20120810."
+	targets := []string{
+		tables + "GetItem", tables + "PutItem", tables + "UpdateItem", tables + "DeleteItem", tables + "BatchGetItem",
+		tables + "BatchWriteItem", tables + "Query", tables + "Scan", tables + "TransactWriteItems", tables + "TransactGetItems",
+		tables + "DescribeTable", tables + "UpdateTable", tables + "ListTables", tables + "CreateTable",
+		tables + "UpdateTimeToLive", tables + "DescribeTimeToLive", streams + "GetRecords", streams + "GetShardIterator",
+		streams + "DescribeStream", streams + "ListStreams", tables + "DeleteTable", "", tables, streams + "PutItem", "PutItem",
+		"\x00\"\\",
 	}
 	const key = `{"pk":{"S":"a"},"sk":{"S":"1"}}`
+	iterator := base64.StdEncoding.EncodeToString([]byte(`{"Shard":"` + fuzzedShard + `","Next":1,"At":1772366400000}`))
 	for i, body := range []string{
 		`{"TableName":"tbl","Key":` + key + `,"ProjectionExpression":"#a.b[0]","ExpressionAttributeNames":{"#a":"m"}}`,
 		`{"TableName":"tbl","Item":{"pk":{"S":"a"},"sk":{"S":"1"},"g1":{"S":"g"},"g1n":{"N":"-1.5e3"},"m":{"M":{"l":{"L":[{"B":"AA=="},{"NULL":true}]}}}},"ReturnValues":"ALL_OLD"}`,
@@ -36,26 +51,55 @@ func FuzzHandler(f *testing.F) {
 		`{"Limit":1,"ExclusiveStartTableName":"a"}`,
 		`{"TableName":"other","KeySchema":[{"AttributeName":"k","KeyType":"HASH"}],"AttributeDefinitions":[{"AttributeName":"k","AttributeType":"B"}],"BillingMode":"PAY_PER_REQUEST"}`,
 		`{"TableName":"tbl","TimeToLiveSpecification":{"AttributeName":"t","Enabled":true}}`,
-		`{"TableName":"tbl","x":"\`,
+		`{"ShardIterator":"` + fuzzedStream + `|1|` + iterator + `","Limit":5}`,
+		`{"StreamArn":"` + fuzzedStream + `","ShardId":"` + fuzzedShard + `","ShardIteratorType":"AT_SEQUENCE_NUMBER","SequenceNumber":"000000000000000000001"}`,
+		`{"StreamArn":"` + fuzzedStream + `","Limit":1,"ExclusiveStartShardId":"` + fuzzedShard + `","ShardFilter":{"Type":"CHILD_SHARDS","ShardId":"` + fuzzedShard + `"}}`,
+		`{"TableName":"tbl","Limit":1,"ExclusiveStartStreamArn":"` + fuzzedStream + `"}`,
+		`{"TableName":"tbl"}`, `{}`, `{"TableName":"tbl","x":"\`, `[]`, ``, `{"\u12":"\ud800"}`,
 	} {
-		f.Add(uint8(i), []byte(body))
+		f.Add(targets[i], []byte(body))
+	}
+	for _, r := range allRefusals() {
+		if body := expand(r.body); len(body) < 1<<12 {
+			f.Add(tables+r.operation, []byte(body))
+		}
 	}
 	definition, err := json.Marshal(definition("tbl", true))
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Fuzz(func(t *testing.T, operation uint8, body []byte) {
+	f.Fuzz(func(t *testing.T, target string, body []byte) {
 		engine := localdynamo.New(localdynamo.Options{Now: newClock().Now})
-		require.Equal(t, http.StatusOK, rawCall(engine, "DynamoDB_20120810.CreateTable", string(definition)).Code)
+		require.Equal(t, http.StatusOK, rawCall(engine, tables+"CreateTable", string(definition)).Code)
 		put := `{"TableName":"tbl","Item":{"pk":{"S":"a"},"sk":{"S":"1"},"g1":{"S":"g"},"g1n":{"N":"1"}}}`
-		require.Equal(t, http.StatusOK, rawCall(engine, "DynamoDB_20120810.PutItem", put).Code)
+		require.Equal(t, http.StatusOK, rawCall(engine, tables+"PutItem", put).Code)
 
-		name := operations[int(operation)%len(operations)]
-		w := rawCall(engine, "DynamoDB_20120810."+name, string(body))
-		require.True(t, json.Valid(w.Body.Bytes()), "%s", w.Body)
-		require.NotEqual(t, http.StatusInternalServerError, w.Code, "%s", w.Body)
+		requireAnswer(t, rawCall(engine, target, string(body)))
 
-		w = rawCall(engine, "DynamoDB_20120810.GetItem", `{"TableName":"tbl","Key":`+key+`}`)
+		w := rawCall(engine, tables+"GetItem", `{"TableName":"tbl","Key":`+key+`}`)
+		if target == tables+"DeleteTable" && w.Code != http.StatusOK {
+			require.Contains(t, w.Body.String(), "ResourceNotFoundException")
+			return
+		}
 		require.Equal(t, http.StatusOK, w.Code, "%s", w.Body)
 	})
+}
+
+// requireAnswer wants a reply that a client can make sense of.
+func requireAnswer(t *testing.T, w *httptest.ResponseRecorder) {
+	t.Helper()
+	var reply struct {
+		Type    string `json:"__type"`
+		Message string `json:"message"` // or with a capital, as transactions have it
+	}
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &reply), "%s", w.Body)
+	switch w.Code {
+	case http.StatusOK:
+		require.Empty(t, reply.Type)
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge:
+		_, kind, ok := strings.Cut(reply.Type, "#")
+		require.True(t, ok && kind != "" && reply.Message != "", "%s", w.Body)
+	default:
+		require.Failf(t, "the server's failure", "%d %s", w.Code, w.Body)
+	}
 }

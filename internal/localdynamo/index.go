@@ -1,6 +1,7 @@
 package localdynamo
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/tidwall/btree"
@@ -78,15 +79,20 @@ func (x *index) check(item attr.Item) error {
 		}
 		switch size := v.Size(); {
 		case size == 0 && p.kind != attr.KindN:
-			return validation("One or more parameter values are not valid. A value specified for a secondary index key "+
-				"is not supported. The AttributeValue for a key attribute cannot contain an empty %s value. "+
-				"IndexName: %s, IndexKey: %s", kindWord(p.kind), x.name, p.name)
+			return &apiError{name: typeValidation, whole: true, message: fmt.Sprintf("One or more parameter values are not valid. "+
+				"A value specified for a secondary index key is not supported. The AttributeValue for a key attribute "+
+				"cannot contain an empty %s value. IndexName: %s, IndexKey: %s", kindWord(p.kind), x.name, p.name)}
 		case size > most:
 			return validation("One or more parameter values were invalid: Size of the index key %s has exceeded "+
 				"the maximum size limit of %d bytes. IndexName: %s", p.name, most, x.name)
 		}
 	}
 	return nil
+}
+
+// shows reports whether the index carries an attribute of the table's items.
+func (x *index) shows(table *keySchema, name string) bool {
+	return x.project == projectAll || table.has(name) || x.keys.has(name) || slices.Contains(x.include, name)
 }
 
 // projected is what the index shows of an item.

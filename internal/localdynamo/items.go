@@ -6,30 +6,31 @@ import (
 )
 
 // write is a request compiled against its table: all that can be said about
-// it without the stored item has been checked.
+// it without the stored item has been checked, and first what needs no table. Only
+// an action of a transaction may be unfit.
 type write struct {
 	*writeRequest
 	into      *table
-	key       string // storage key
+	key       string // storage key; empty if unfit
+	unfit     error  // the item's or key's own fault: no key of the table
 	condition *expr.Condition
 	update    *expr.Update
 	put       *image // of a put
 }
 
+// compile refuses what is wrong with a request alone or in a batch.
 func (e *Engine) compile(r *writeRequest) (*write, error) {
-	t, err := e.lookup(r.table)
-	if err != nil {
-		return nil, err
+	w, err := e.compileAction(r)
+	if err == nil && w.unfit != nil {
+		return nil, w.unfit
 	}
-	w := &write{writeRequest: r, into: t}
-	if r.kind == writePut {
-		err = t.keys.checkItem(r.item)
-	} else {
-		err = t.keys.checkKey(r.item)
-	}
-	if err != nil {
-		return nil, err
-	}
+	return w, err
+}
+
+// compileAction is compile for an action of a transaction: there an item that does
+// not fit the table's key is a reason of cancellation.
+func (e *Engine) compileAction(r *writeRequest) (*write, error) {
+	w := &write{writeRequest: r}
 	if err := w.parse(&e.parser); err != nil {
 		return nil, err
 	}
@@ -38,8 +39,32 @@ func (e *Engine) compile(r *writeRequest) (*write, error) {
 			return nil, validation("Item size has exceeded the maximum allowed size")
 		}
 	}
-	w.key = t.keys.storage(r.item)
-	return w, nil
+	t, err := e.lookup(r.table)
+	if err != nil {
+		return nil, err
+	}
+	w.into = t
+	return w, w.place()
+}
+
+// place finds where the item goes, and refuses what can never be there.
+func (w *write) place() error {
+	keys := &w.into.keys
+	if w.update != nil {
+		if err := keys.checkUpdate(w.update); err != nil {
+			return err
+		}
+	}
+	if w.kind == writePut {
+		w.unfit = keys.matchItem(w.item)
+	} else {
+		w.unfit = keys.matchKey(w.item)
+	}
+	if w.unfit == nil {
+		w.key = keys.storage(w.item)
+		return keys.checkSizes(w.item)
+	}
+	return nil
 }
 
 func (w *write) parse(p *expr.Parser) error {
@@ -49,9 +74,6 @@ func (w *write) parse(p *expr.Parser) error {
 	}
 	if w.writeRequest.update.given {
 		if w.update, err = env.Update(w.writeRequest.update.text); err != nil {
-			return err
-		}
-		if err := w.into.keys.checkUpdate(w.update); err != nil {
 			return err
 		}
 	}
@@ -66,13 +88,18 @@ func (w *write) parse(p *expr.Parser) error {
 // planned is a write decided against the stored item.
 type planned struct {
 	mutation
-	touched []string // top-level attributes an update named
+	update *expr.Update // nil: the write is not an update, or one of nothing
 }
 
 // plan decides the write against what was found of the item. It needs no lock:
 // images do not change.
 func (w *write) plan(found *image, indexes []*index) (planned, error) {
-	p := planned{mutation: mutation{table: w.into, key: w.key, before: found}}
+	p := planned{mutation: mutation{table: w.into, key: w.key, before: found}, update: w.update}
+	if w.kind == writePut {
+		if err := checkIndexes(indexes, w.item); err != nil {
+			return p, err // before the condition: it is wrong whatever is stored
+		}
+	}
 	if w.condition != nil {
 		ok, err := w.condition.Eval(found.attributes())
 		if err != nil {
@@ -89,11 +116,12 @@ func (w *write) plan(found *image, indexes []*index) (planned, error) {
 		if err := w.planUpdate(&p); err != nil {
 			return p, err
 		}
+		return p, checkIndexes(indexes, p.after.attributes())
 	case writeCheck:
 		p.after = found
 	case writeDelete:
 	}
-	return p, checkIndexes(indexes, p.after.attributes())
+	return p, nil
 }
 
 func (w *write) refusedBy(found *image) error {
@@ -104,15 +132,18 @@ func (w *write) refusedBy(found *image) error {
 }
 
 // planUpdate applies the update to the item, or to its bare key where there is
-// none: an update creates what it does not find.
+// none: an update creates what it does not find, unless it does nothing but remove.
 func (w *write) planUpdate(p *planned) (err error) {
 	after := p.before.attributes()
 	if after == nil {
 		after = w.item
 	}
 	if w.update != nil {
-		if after, p.touched, err = w.update.Apply(after); err != nil {
+		if after, err = w.update.Apply(after); err != nil {
 			return err
+		}
+		if p.before == nil && w.update.OnlyRemoves() {
+			return nil
 		}
 	}
 	if p.after = newImage(after); p.after.size > maxItemSize {
@@ -196,20 +227,18 @@ func (p *planned) returned(want returnValues) attr.Item {
 	case returnAllNew:
 		return p.after.attributes()
 	case returnUpdatedOld:
-		return only(p.before.attributes(), p.touched)
+		return p.written(p.before)
 	case returnUpdatedNew:
-		return only(p.after.attributes(), p.touched)
+		return p.written(p.after)
 	case returnNone:
 	}
 	return nil
 }
 
-func only(item attr.Item, names []string) attr.Item {
-	out := make(attr.Item, len(names))
-	for _, name := range names {
-		if v, ok := item[name]; ok {
-			out[name] = v
-		}
+// written is the parts of an image that the update names.
+func (p *planned) written(i *image) attr.Item {
+	if p.update == nil {
+		return nil
 	}
-	return out
+	return p.update.Pick(i.attributes())
 }

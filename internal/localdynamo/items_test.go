@@ -2,6 +2,7 @@ package localdynamo_test
 
 import (
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -147,12 +148,48 @@ func updateChecks() map[string]func(*testing.T, *table) {
 		},
 		"64 callers add exactly":        checkConcurrentAdd,
 		"64 callers never pass a limit": checkConcurrentLimit,
+		"an update that only removes makes no item": func(t *testing.T, x *table) {
+			require.Nil(t, x.allNew("u", "none", "REMOVE a, b", nil, nil))
+			require.Nil(t, x.get("u", "none"))
+			_, err := x.tryUpdate("u", "none", change{update: "REMOVE a.b"})
+			requireCode(t, err, "ValidationException")
+			require.Equal(t, item("u", "none"), x.allNew("u", "none", "REMOVE a DELETE s :s", nil, attrs{":s": texts("a")}))
+		},
+		"nested return values": checkNestedReturns,
 		"an update of nothing makes a key": func(t *testing.T, x *table) {
 			_, err := x.db.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{TableName: x.name, Key: key("u", "bare")})
 			require.NoError(t, err)
 			require.Equal(t, key("u", "bare"), x.get("u", "bare"))
 		},
 	}
+}
+
+// checkNestedReturns: UPDATED_OLD and UPDATED_NEW return of a nested path only
+// the part that was touched.
+func checkNestedReturns(t *testing.T, x *table) {
+	x.put(item("u", "n", "m", nested(attrs{"a": num(1), "b": num(2)}), "l", list(text("x"), text("y")), "spare", num(9)))
+	set := func(update string, returns types.ReturnValue) attrs {
+		var values attrs
+		if strings.Contains(update, ":v") {
+			values = attrs{":v": num(7)}
+		}
+		return x.update("u", "n", change{update: update, values: values, returns: returns}).Attributes
+	}
+	for _, s := range []struct {
+		update  string
+		returns types.ReturnValue
+		want    attrs
+	}{
+		{"SET m.a = :v", types.ReturnValueUpdatedOld, attrs{"m": nested(attrs{"a": num(1)})}},
+		{"SET m.a = m.a + :v", types.ReturnValueUpdatedNew, attrs{"m": nested(attrs{"a": num(14)})}},
+		{"SET m.fresh = :v", types.ReturnValueUpdatedOld, nil},
+		{"SET l[1] = :v", types.ReturnValueUpdatedNew, attrs{"l": list(num(7))}},
+		{"ADD m.b :v REMOVE spare, l[0]", types.ReturnValueUpdatedOld, attrs{"m": nested(attrs{"b": num(2)}), "spare": num(9), "l": list(text("x"))}},
+		{"REMOVE m.fresh", types.ReturnValueUpdatedNew, nil},
+	} {
+		require.Equal(t, s.want, set(s.update, s.returns), s.update)
+	}
+	require.Equal(t, item("u", "n", "m", nested(attrs{"a": num(14), "b": num(9)}), "l", list(num(7))), x.get("u", "n"))
 }
 
 func checkConcurrentAdd(t *testing.T, x *table) {

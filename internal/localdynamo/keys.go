@@ -92,6 +92,14 @@ func successor(prefix string) string {
 
 // checkItem refuses an item that cannot be stored under the table's key.
 func (k *keySchema) checkItem(item attr.Item) error {
+	if err := k.matchItem(item); err != nil {
+		return err
+	}
+	return k.checkSizes(item)
+}
+
+// matchItem refuses an item without the table's key attributes in their types.
+func (k *keySchema) matchItem(item attr.Item) error {
 	for _, p := range k.parts() {
 		v, ok := item[p.name]
 		if !ok {
@@ -102,11 +110,11 @@ func (k *keySchema) checkItem(item attr.Item) error {
 				p.name, p.kind, v.Kind())
 		}
 	}
-	return k.checkSizes(item)
+	return nil
 }
 
-// checkKey refuses a Key parameter that is not exactly the table's key.
-func (k *keySchema) checkKey(key attr.Item) error {
+// matchKey refuses a Key parameter that is not exactly the table's key.
+func (k *keySchema) matchKey(key attr.Item) error {
 	parts := k.parts()
 	mismatch := len(key) != len(parts)
 	for _, p := range parts {
@@ -116,7 +124,7 @@ func (k *keySchema) checkKey(key attr.Item) error {
 	if mismatch {
 		return validation("The provided key element does not match the schema")
 	}
-	return k.checkSizes(key)
+	return nil
 }
 
 // checkUpdate refuses an update that names a key attribute: a key never changes.
@@ -132,20 +140,26 @@ func (k *keySchema) checkUpdate(u *expr.Update) error {
 
 func (k *keySchema) checkSizes(item attr.Item) error {
 	for i, p := range k.parts() {
-		v := item[p.name]
-		size := v.Size()
-		if size == 0 && p.kind != attr.KindN {
-			return validation("One or more parameter values are not valid. The AttributeValue for a key attribute "+
-				"cannot contain an empty %s value. Key: %s", kindWord(p.kind), p.name)
+		if err := p.checkSize(item[p.name], i == 1); err != nil {
+			return err
 		}
-		if i == 0 && size > maxPartitionKey {
-			return validation("One or more parameter values were invalid: Size of hashkey has exceeded "+
-				"the maximum size limit of%d bytes", maxPartitionKey)
-		}
-		if i == 1 && size > maxSortKey {
-			return validation("One or more parameter values were invalid: Aggregated size of all range keys has exceeded "+
-				"the size limit of %d bytes", maxSortKey)
-		}
+	}
+	return nil
+}
+
+// checkSize refuses a value that is empty or too long for a partition or sort key.
+func (p *keyPart) checkSize(v attr.Value, isSort bool) error {
+	size := v.Size()
+	switch {
+	case size == 0 && p.kind != attr.KindN:
+		return validation("One or more parameter values are not valid. The AttributeValue for a key attribute "+
+			"cannot contain an empty %s value. Key: %s", kindWord(p.kind), p.name)
+	case !isSort && size > maxPartitionKey:
+		return validation("One or more parameter values were invalid: Size of hashkey has exceeded "+
+			"the maximum size limit of%d bytes", maxPartitionKey)
+	case isSort && size > maxSortKey:
+		return validation("One or more parameter values were invalid: Aggregated size of all range keys has exceeded "+
+			"the size limit of %d bytes", maxSortKey)
 	}
 	return nil
 }

@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	targetPrefix = "DynamoDB_20120810."
-	contentType  = "application/x-amz-json-1.0"
+	tablesPrefix  = "DynamoDB_20120810."
+	streamsPrefix = "DynamoDBStreams_20120810."
+	contentType   = "application/x-amz-json-1.0"
 
 	// maxBody is DynamoDB's largest request.
 	maxBody = 16 << 20
@@ -84,6 +85,40 @@ func operationNamed(name string) operation {
 	return nil
 }
 
+func streamOperationNamed(name string) operation {
+	switch name {
+	case "GetRecords":
+		return (*Engine).getRecords
+	case "GetShardIterator":
+		return (*Engine).getShardIterator
+	case "DescribeStream":
+		return (*Engine).describeStream
+	case "ListStreams":
+		return (*Engine).listStreams
+	}
+	return nil
+}
+
+// operationAt is what an X-Amz-Target asks for.
+func operationAt(target string) (operation, error) {
+	var run operation
+	name, ok := strings.CutPrefix(target, tablesPrefix)
+	if ok {
+		run = operationNamed(name)
+	} else if name, ok = strings.CutPrefix(target, streamsPrefix); ok {
+		run = streamOperationNamed(name)
+	}
+	switch {
+	case !ok:
+		return nil, &apiError{name: typeUnknownOperation, message: fmt.Sprintf(
+			"X-Amz-Target %q is not of the form %sOperation or %sOperation", target, tablesPrefix, streamsPrefix)}
+	case run == nil:
+		return nil, &apiError{name: typeUnknownOperation, message: fmt.Sprintf(
+			"operation %q is not supported by this engine", name)}
+	}
+	return run, nil
+}
+
 // answer carries out one request. It never panics.
 func (e *Engine) answer(target string, body []byte) (r reply) {
 	c := call{body: body}
@@ -113,15 +148,9 @@ func refusal(err *apiError) reply {
 }
 
 func (e *Engine) dispatch(target string, c *call) ([]byte, error) {
-	name, ok := strings.CutPrefix(target, targetPrefix)
-	if !ok {
-		return nil, &apiError{name: typeUnknownOperation, message: fmt.Sprintf(
-			"X-Amz-Target %q is not of the form %sOperation", target, targetPrefix)}
-	}
-	run := operationNamed(name)
-	if run == nil {
-		return nil, &apiError{name: typeUnknownOperation, message: fmt.Sprintf(
-			"operation %q is not supported by this engine", name)}
+	run, err := operationAt(target)
+	if err != nil {
+		return nil, err
 	}
 	if len(c.body) > maxBody {
 		return nil, &apiError{name: typeTooLarge, message: fmt.Sprintf("the request is larger than %d bytes", maxBody)}

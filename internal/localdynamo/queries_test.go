@@ -199,6 +199,13 @@ func checkIndexPages(t *testing.T, x *table) {
 		in.IndexName, in.Limit = aws.String("gall"), aws.Int32(5)
 	})
 	require.Equal(t, "g1,g1n,pk,sk", names(out.LastEvaluatedKey), "the index's keys and the table's")
+	for index, want := range map[string]string{"gall": "g1,g1n,pk,sk", "gkeys": "g1,pk,sk", "gincl": "g1,g1n,pk,sk"} {
+		out, err := x.db.Scan(t.Context(), &dynamodb.ScanInput{
+			TableName: x.name, IndexName: &index, Limit: aws.Int32(1), ProjectionExpression: aws.String("sk"),
+		})
+		require.NoError(t, err)
+		require.Equal(t, want, names(out.LastEvaluatedKey), "whatever is projected: "+index)
+	}
 	out = x.query("pk = :g", attrs{":g": text("b")}, func(in *dynamodb.QueryInput) { in.Limit = aws.Int32(5) })
 	require.Equal(t, key("b", "04"), out.LastEvaluatedKey)
 }

@@ -1,6 +1,9 @@
 package localdynamo
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/tidegate/tidegate/internal/localdynamo/attr"
 	"github.com/tidegate/tidegate/internal/localdynamo/expr"
 )
@@ -60,7 +63,7 @@ func (l *listRequest) decode(name, raw []byte) (err error) {
 	case "ScanIndexForward":
 		forward := true
 		err = decodeBool(raw, &forward)
-		l.backward = !forward
+		l.backward = l.isQuery && !forward // no parameter of Scan
 		return err
 	case "Limit":
 		if err = decodeInt(raw, &l.limit); err == nil && l.limit < 1 {
@@ -153,15 +156,14 @@ func (e *Engine) list(c *call, isQuery bool) ([]byte, error) {
 
 func (e *Engine) compileList(r *listRequest) (*listing, error) {
 	l := &listing{listRequest: r}
-	var err error
+	env, err := l.parse(&e.parser)
+	if err != nil {
+		return nil, err
+	}
 	if l.from, err = e.lookup(r.table); err != nil {
 		return nil, err
 	}
 	if err = e.chooseIndex(l); err != nil {
-		return nil, err
-	}
-	env, err := r.r.aliases.env(&e.parser, r.condition, r.filter, r.r.projection)
-	if err != nil {
 		return nil, err
 	}
 	if r.isQuery {
@@ -173,15 +175,11 @@ func (e *Engine) compileList(r *listRequest) (*listing, error) {
 			return nil, err
 		}
 	}
-	if r.filter.given {
-		if l.filter, err = env.Filter(r.filter.text); err != nil {
-			return nil, err
-		}
+	if err := l.checkFilter(); err != nil {
+		return nil, err
 	}
-	if r.r.projection.given {
-		if l.projection, err = env.Projection(r.r.projection.text); err != nil {
-			return nil, err
-		}
+	if err := l.checkProjection(); err != nil {
+		return nil, err
 	}
 	if r.start != nil {
 		if err := l.startAfter(r.start); err != nil {
@@ -189,6 +187,77 @@ func (e *Engine) compileList(r *listRequest) (*listing, error) {
 		}
 	}
 	return l, env.Unused()
+}
+
+// parse reads the expressions that need no table.
+func (l *listing) parse(p *expr.Parser) (*expr.Env, error) {
+	r := l.listRequest
+	env, err := r.r.aliases.env(p, r.condition, r.filter, r.r.projection)
+	if err == nil && r.filter.given {
+		l.filter, err = env.Filter(r.filter.text)
+	}
+	if err == nil && r.r.projection.given {
+		l.projection, err = env.Projection(r.r.projection.text)
+	}
+	return env, err
+}
+
+// checkFilter refuses to filter a Query by the key it is ordered by, which is the
+// key condition's part, to look into a key, and to filter by what a global index
+// does not carry.
+func (l *listing) checkFilter() error {
+	if l.filter == nil {
+		return nil
+	}
+	names := l.filter.Names()
+	for _, name := range names {
+		if l.isQuery && l.keys().has(name) {
+			return validation("Filter Expression can only contain non-primary key attributes: Primary key attribute: %s", name)
+		}
+	}
+	for _, name := range l.filter.Nested() {
+		kind := "Key"
+		switch {
+		case l.from.keys.has(name):
+		case l.keys().has(name):
+			kind = "IndexKey"
+		default:
+			continue
+		}
+		return validation("Key attributes must be scalars; list random access '[]' and map lookup '.' are not allowed: %s: %s", kind, name)
+	}
+	if absent := l.notCarried(names); len(absent) > 0 {
+		return validation("One or more parameter values were invalid: Secondary index %s does not project one or more "+
+			"filter attributes: [%s]", l.index, strings.Join(absent, ", "))
+	}
+	return nil
+}
+
+// checkProjection refuses to ask a global index for what it does not carry.
+func (l *listing) checkProjection() error {
+	if l.projection == nil {
+		return nil
+	}
+	var names []string
+	for _, path := range l.projection.Paths() {
+		names = append(names, path[0].Name)
+	}
+	if absent := l.notCarried(names); len(absent) > 0 {
+		return validation("One or more parameter values were invalid: Global secondary index %s does not project [%s]",
+			l.index, strings.Join(absent, ", "))
+	}
+	return nil
+}
+
+// notCarried is the attributes, each once, that the listing's index does not
+// carry: a global index is not completed from its table.
+func (l *listing) notCarried(names []string) []string {
+	if l.over == nil {
+		return nil
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return l.over.shows(&l.from.keys, name) })
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // keys is the key the listing is ordered by.

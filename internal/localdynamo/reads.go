@@ -51,16 +51,20 @@ func shown(p *expr.Projection, item attr.Item) attr.Item {
 type keyed struct {
 	from       *table
 	key        attr.Item
-	storage    string
+	storage    string // empty if unfit
+	unfit      error  // the key is none of the table: to be refused, in a transaction a reason of cancellation
 	projection *expr.Projection
 }
 
 func (e *Engine) compileRead(name string, key attr.Item, r *reading) (keyed, error) {
-	t, err := e.lookup(name)
+	if key == nil {
+		return keyed{}, missing("key")
+	}
+	p, err := r.compile(&e.parser)
 	if err != nil {
 		return keyed{}, err
 	}
-	p, err := r.compile(&e.parser)
+	t, err := e.lookup(name)
 	if err != nil {
 		return keyed{}, err
 	}
@@ -68,10 +72,14 @@ func (e *Engine) compileRead(name string, key attr.Item, r *reading) (keyed, err
 }
 
 func newKeyed(t *table, key attr.Item, p *expr.Projection) (keyed, error) {
-	if err := t.keys.checkKey(key); err != nil {
-		return keyed{}, err
+	k := keyed{from: t, key: key, projection: p, unfit: t.keys.matchKey(key)}
+	if k.unfit == nil {
+		if err := t.keys.checkSizes(key); err != nil {
+			return keyed{}, err
+		}
+		k.storage = t.keys.storage(key)
 	}
-	return keyed{from: t, key: key, storage: t.keys.storage(key), projection: p}, nil
+	return k, nil
 }
 
 // read returns the item as it is now. The caller holds mu for reading.
@@ -105,6 +113,9 @@ func (e *Engine) getItem(c *call) ([]byte, error) {
 		return nil, err
 	}
 	k, err := e.compileRead(table, key, &r)
+	if err == nil {
+		err = k.unfit
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,8 @@
 package localdynamo
 
 import (
+	"strings"
+
 	"github.com/tidegate/tidegate/internal/localdynamo/attr"
 	"github.com/tidegate/tidegate/internal/localdynamo/expr"
 )
@@ -98,6 +100,19 @@ func refuseLegacy(name []byte) error {
 	return nil
 }
 
+// checkCollectionMetrics checks the parameter ReturnItemCollectionMetrics. There
+// are no collections to tell of: tables have no local indexes.
+func checkCollectionMetrics(raw []byte) error {
+	var s string
+	if err := decodeText(raw, &s); err != nil {
+		return err
+	}
+	if s != "SIZE" && s != "NONE" {
+		return notMember("returnItemCollectionMetrics", s, "SIZE, NONE")
+	}
+	return nil
+}
+
 // writeKind is what a write does to its item.
 type writeKind uint8
 
@@ -157,6 +172,8 @@ func decodeWrite(kind writeKind, raw []byte) (*writeRequest, error) {
 			return w.decodeOnFailure(value)
 		case "ReturnConsumedCapacity":
 			return decodeCapacityMode(value, &w.capacity)
+		case "ReturnItemCollectionMetrics":
+			return checkCollectionMetrics(value)
 		}
 		if done, err := w.aliases.decode(name, value); done {
 			return err
@@ -167,8 +184,7 @@ func decodeWrite(kind writeKind, raw []byte) (*writeRequest, error) {
 		return nil, err
 	}
 	if w.item == nil {
-		return nil, validation("1 validation error detected: Value null at '%s' failed to satisfy constraint: "+
-			"Member must not be null", itemField)
+		return nil, missing(strings.ToLower(itemField))
 	}
 	if w.update.given && kind != writeUpdate {
 		return nil, validation("UpdateExpression is not a parameter of this operation")

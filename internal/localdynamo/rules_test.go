@@ -85,6 +85,21 @@ func capacityChecks() map[string]func(*testing.T, *table) {
 			require.InDelta(t, 2.0, units(&out.ConsumedCapacity[0]), 0)
 			require.InDelta(t, 2.0, aws.ToFloat64(out.ConsumedCapacity[0].WriteCapacityUnits), 0)
 		},
+		"a transaction's index entries cost once": func(t *testing.T, x *table) {
+			out, err := x.db.TransactWriteItems(t.Context(), &dynamodb.TransactWriteItemsInput{
+				ReturnConsumedCapacity: types.ReturnConsumedCapacityIndexes,
+				TransactItems: []types.TransactWriteItem{{Put: &types.Put{
+					TableName: x.name, Item: item("cap", "4", "g1", text("g"), "g1n", num(1)),
+				}}},
+			})
+			require.NoError(t, err)
+			require.InDelta(t, 5.0, units(&out.ConsumedCapacity[0]), 0)
+			require.InDelta(t, 2.0, aws.ToFloat64(out.ConsumedCapacity[0].Table.WriteCapacityUnits), 0)
+			require.Len(t, out.ConsumedCapacity[0].GlobalSecondaryIndexes, 3)
+			for name, u := range out.ConsumedCapacity[0].GlobalSecondaryIndexes {
+				require.InDelta(t, 1.0, aws.ToFloat64(u.WriteCapacityUnits), 0, name)
+			}
+		},
 		"none unless asked": func(t *testing.T, x *table) {
 			require.Nil(t, x.update("cap", "4", change{update: "SET a = :a", values: attrs{":a": num(1)}}).ConsumedCapacity)
 		},

@@ -15,7 +15,7 @@ type span struct {
 
 // span is the range of keys that a key condition names.
 func (k *keySchema) span(c expr.KeyCondition) (span, error) {
-	if err := k.part.checkOperand(c.PK); err != nil {
+	if err := k.part.checkOperand(c.PK, false); err != nil {
 		return span{}, err
 	}
 	whole := partitionPrefix(c.PK)
@@ -23,7 +23,7 @@ func (k *keySchema) span(c expr.KeyCondition) (span, error) {
 	if c.Op == expr.SortNone {
 		return s, nil
 	}
-	if err := k.sort.checkOperand(c.Lo); err != nil {
+	if err := k.sort.checkOperand(c.Lo, true); err != nil {
 		return span{}, err
 	}
 	low := whole + escape(c.Lo.SortKey())
@@ -44,7 +44,7 @@ func (k *keySchema) span(c expr.KeyCondition) (span, error) {
 		}
 		s = span{from: low, to: successor(low)}
 	case expr.SortBetween:
-		if err := k.sort.checkOperand(c.Hi); err != nil {
+		if err := k.sort.checkOperand(c.Hi, true); err != nil {
 			return span{}, err
 		}
 		s = span{from: low, to: whole + escape(c.Hi.SortKey()) + afterEnd}
@@ -54,16 +54,12 @@ func (k *keySchema) span(c expr.KeyCondition) (span, error) {
 }
 
 // checkOperand refuses a value that a key attribute can never have.
-func (p *keyPart) checkOperand(v attr.Value) error {
+func (p *keyPart) checkOperand(v attr.Value, isSort bool) error {
 	if v.Kind() != p.kind {
 		return validation("One or more parameter values were invalid: Condition parameter type does not match schema type: "+
 			"%s is of type %s", p.name, p.kind)
 	}
-	if p.kind != attr.KindN && v.Size() == 0 {
-		return validation("One or more parameter values are not valid. The AttributeValue for a key attribute "+
-			"cannot contain an empty %s value. Key: %s", kindWord(p.kind), p.name)
-	}
-	return nil
+	return p.checkSize(v, isSort)
 }
 
 func (l *listing) stored() *btree.Map[string, *row] {

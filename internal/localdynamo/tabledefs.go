@@ -3,6 +3,7 @@ package localdynamo
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"time"
 )
 
@@ -26,9 +27,10 @@ type projectionDefinition struct {
 }
 
 type indexDefinition struct {
-	IndexName  string
-	KeySchema  []keyElement
-	Projection projectionDefinition
+	IndexName             string
+	KeySchema             []keyElement
+	Projection            projectionDefinition
+	ProvisionedThroughput *throughput
 }
 
 type streamSpecification struct {
@@ -68,7 +70,12 @@ func decodeStruct(body []byte, into any) error {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return serialization("the request has no body")
 	}
-	if err := json.Unmarshal(body, into); err != nil {
+	err := json.Unmarshal(body, into)
+	var mismatch *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &mismatch):
+		return serialization("%s cannot be a JSON %s", mismatch.Field, mismatch.Value)
+	case err != nil:
 		return serialization("%v", err)
 	}
 	return nil
@@ -145,8 +152,8 @@ func (t *table) describe(status string) tableDescription {
 		stream := t.stream
 		d.StreamSpecification = &stream
 	}
-	if t.streamLabel != "" {
-		d.LatestStreamLabel, d.LatestStreamArn = t.streamLabel, t.arn+"/stream/"+t.streamLabel
+	if t.changes != nil {
+		d.LatestStreamLabel, d.LatestStreamArn = t.changes.label, t.changes.arn
 	}
 	return d
 }

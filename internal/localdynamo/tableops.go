@@ -44,8 +44,10 @@ func (e *Engine) deleteTable(c *call) ([]byte, error) {
 		return nil, validation("Resource cannot be deleted as it is currently protected against deletion. " +
 			"Disable deletion protection first.")
 	}
+	now := e.now()
 	delete(e.tables, t.name)
-	e.record(func(b []byte) []byte { return appendDrop(b, t.name) })
+	e.streams.end(t.changes, now)
+	e.record(func(b []byte) []byte { return appendDrop(b, t.name, now) })
 	return mustJSON(map[string]any{"TableDescription": t.describe("DELETING")}), nil
 }
 
@@ -88,8 +90,8 @@ func (e *Engine) updateTable(c *call) ([]byte, error) {
 	if err := decodeStruct(c.body, &in); err != nil {
 		return nil, err
 	}
-	if len(in.ReplicaUpdates) > 0 {
-		return nil, unsupported("ReplicaUpdates", "this engine has no replicas")
+	if err := in.check(); err != nil {
+		return nil, err
 	}
 	t, err := e.lookup(in.TableName)
 	if err != nil {
@@ -121,7 +123,9 @@ func (e *Engine) updateTable(c *call) ([]byte, error) {
 	if s := in.StreamSpecification; s != nil {
 		t.stream = *s
 		if s.StreamEnabled {
-			t.streamLabel = streamLabel(e.now())
+			t.changes = e.streams.begin(t, s.StreamViewType, e.sequence, e.now())
+		} else {
+			e.streams.end(t.changes, e.now())
 		}
 	}
 	if in.DeletionProtectionEnabled != nil {
@@ -133,8 +137,24 @@ func (e *Engine) updateTable(c *call) ([]byte, error) {
 	if added != nil {
 		t.addIndex(added)
 	}
-	e.record(func(b []byte) []byte { return appendTable(b, t) })
+	e.recordTable(t)
 	return mustJSON(map[string]any{"TableDescription": t.describe(statusActive)}), nil
+}
+
+// check refuses an update that changes nothing this engine has.
+func (in *updateTableInput) check() error {
+	if err := checkTableName(in.TableName); err != nil {
+		return err
+	}
+	switch {
+	case len(in.ReplicaUpdates) > 0:
+		return unsupported("ReplicaUpdates", "this engine has no replicas")
+	case in.BillingMode == "" && in.ProvisionedThroughput == nil && in.StreamSpecification == nil &&
+		in.DeletionProtectionEnabled == nil && len(in.GlobalSecondaryIndexUpdates) == 0:
+		return validation("At least one of ProvisionedThroughput, BillingMode, StreamSpecification, " +
+			"DeletionProtectionEnabled or GlobalSecondaryIndexUpdates is required")
+	}
+	return nil
 }
 
 func (t *table) checkStreamUpdate(s *streamSpecification) error {
@@ -172,7 +192,10 @@ func (in *updateTableInput) indexUpdate(draft *table) (added *index, removed str
 	u := in.GlobalSecondaryIndexUpdates[0]
 	switch {
 	case u.Create != nil:
-		if added, err = u.Create.index(draft); err != nil {
+		if added, err = u.Create.index(draft); err == nil {
+			err = u.Create.checkThroughput(draft.billing)
+		}
+		if err != nil {
 			return nil, "", err
 		}
 		draft.indexes = append(slices.Clone(draft.indexes), added)

@@ -1,6 +1,7 @@
 package localdynamo
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -16,16 +17,16 @@ type table struct {
 	name string
 	keys keySchema
 
-	arn, id     string
-	created     time.Time
-	kinds       []attributeDefinition
-	indexes     []*index // in order of creation; replaced, never changed
-	billing     string
-	throughput  throughput
-	stream      streamSpecification
-	streamLabel string // when the stream was last switched on
-	protected   bool
-	ttl         string // attribute; empty: items do not expire
+	arn, id    string
+	created    time.Time
+	kinds      []attributeDefinition
+	indexes    []*index // in order of creation; replaced, never changed
+	billing    string
+	throughput throughput
+	stream     streamSpecification
+	changes    *stream // the newest, perhaps switched off; nil: there never was one
+	protected  bool
+	ttl        string // attribute; empty: items do not expire
 
 	rows btree.Map[string, *row]
 	size int64 // bytes of all items
@@ -64,6 +65,8 @@ const (
 	billingProvisioned = "PROVISIONED"
 	statusActive       = "ACTIVE"
 	maxIndexes         = 20
+	maxIncluded        = 20  // NonKeyAttributes of one index
+	maxDefinedName     = 255 // bytes of a key's name, or of an included attribute's
 )
 
 func (e *Engine) createTable(c *call) ([]byte, error) {
@@ -72,6 +75,9 @@ func (e *Engine) createTable(c *call) ([]byte, error) {
 		return nil, err
 	}
 	t, err := in.table()
+	if err == nil {
+		err = in.checkThroughputs(t.billing)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -84,19 +90,16 @@ func (e *Engine) createTable(c *call) ([]byte, error) {
 	t.arn = e.tableARN(t.name)
 	t.id = e.requests.next()
 	if t.stream.StreamEnabled {
-		t.streamLabel = streamLabel(t.created)
+		t.changes = e.streams.begin(t, t.stream.StreamViewType, e.sequence, t.created)
 	}
 	e.tables[t.name] = t
-	e.record(func(b []byte) []byte { return appendTable(b, t) })
+	e.recordTable(t)
 	return mustJSON(map[string]any{"TableDescription": t.describe(statusActive)}), nil
 }
 
 func (e *Engine) tableARN(name string) string {
 	return "arn:aws:dynamodb:" + e.region + ":" + e.account + ":table/" + name
 }
-
-// streamLabel is a moment as DynamoDB labels streams with it.
-func streamLabel(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000") }
 
 // table checks a definition and makes an empty table of it.
 func (in *createTableInput) table() (*table, error) {
@@ -120,6 +123,9 @@ func (in *createTableInput) table() (*table, error) {
 	if err := t.setBilling(in.BillingMode, in.ProvisionedThroughput); err != nil {
 		return nil, err
 	}
+	if err := in.checkIndexCount(); err != nil {
+		return nil, err
+	}
 	for i := range in.GlobalSecondaryIndexes {
 		x, err := in.GlobalSecondaryIndexes[i].index(t)
 		if err != nil {
@@ -128,6 +134,47 @@ func (in *createTableInput) table() (*table, error) {
 		t.indexes = append(t.indexes, x)
 	}
 	return t, t.checkDefinitions()
+}
+
+// checkIndexCount refuses an empty list, and too long a one: here, unlike in
+// UpdateTable, that is a wrong request, not a limit that was met.
+func (in *createTableInput) checkIndexCount() error {
+	switch n := len(in.GlobalSecondaryIndexes); {
+	case in.GlobalSecondaryIndexes != nil && n == 0:
+		return validation("One or more parameter values were invalid: List of GlobalSecondaryIndexes is empty")
+	case n > maxIndexes:
+		return validation("One or more parameter values were invalid: "+
+			"GlobalSecondaryIndex count exceeds the per-table limit of %d", maxIndexes)
+	}
+	return nil
+}
+
+// checkThroughputs checks what a request says of its indexes and a table does not keep.
+func (in *createTableInput) checkThroughputs(billing string) error {
+	for i := range in.GlobalSecondaryIndexes {
+		if err := in.GlobalSecondaryIndexes[i].checkThroughput(billing); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkThroughput refuses units of an index where there can be none. Those it may
+// have are taken for granted: nothing here is throttled.
+func (d *indexDefinition) checkThroughput(billing string) error {
+	u := d.ProvisionedThroughput
+	switch {
+	case u == nil && billing == billingProvisioned:
+		return validation("One or more parameter values were invalid: ProvisionedThroughput must be specified for index: %s",
+			d.IndexName)
+	case u != nil && billing == billingOnDemand:
+		return validation("One or more parameter values were invalid: ProvisionedThroughput should not be specified "+
+			"for index: %s when BillingMode is PAY_PER_REQUEST", d.IndexName)
+	case u != nil && (u.ReadCapacityUnits < 1 || u.WriteCapacityUnits < 1):
+		return validation("One or more parameter values were invalid: ReadCapacityUnits and WriteCapacityUnits "+
+			"of index %s must be 1 or more", d.IndexName)
+	}
+	return nil
 }
 
 // setBilling checks the billing mode, provisioned when none is named.
@@ -178,7 +225,7 @@ func (d *indexDefinition) index(t *table) (*index, error) {
 		return nil, validation("One or more parameter values were invalid: Duplicate index name: %s", d.IndexName)
 	}
 	if len(t.indexes) >= maxIndexes {
-		return nil, &apiError{name: typeLimit, message: "a table has at most 20 global secondary indexes"}
+		return nil, &apiError{name: typeLimit, message: fmt.Sprintf("a table has at most %d global secondary indexes", maxIndexes)}
 	}
 	keys, err := schemaOf(d.KeySchema, t.kinds)
 	if err != nil {
@@ -192,9 +239,8 @@ func (d *indexDefinition) index(t *table) (*index, error) {
 		x.project = projectKeys
 	case "INCLUDE":
 		x.project, x.include = projectInclude, d.Projection.NonKeyAttributes
-		if len(x.include) == 0 {
-			return nil, validation("One or more parameter values were invalid: ProjectionType is INCLUDE, " +
-				"but NonKeyAttributes is not specified")
+		if err := checkIncluded(x.include); err != nil {
+			return nil, err
 		}
 	default:
 		return nil, validation("One or more parameter values were invalid: Unknown ProjectionType: %s",
@@ -205,6 +251,36 @@ func (d *indexDefinition) index(t *table) (*index, error) {
 			"but NonKeyAttributes is specified", d.Projection.ProjectionType)
 	}
 	return x, nil
+}
+
+// checkIncluded checks the NonKeyAttributes of an index that has them.
+func checkIncluded(names []string) error {
+	switch sorted := slices.Sorted(slices.Values(names)); {
+	case len(names) == 0:
+		return validation("One or more parameter values were invalid: ProjectionType is INCLUDE, " +
+			"but NonKeyAttributes is not specified")
+	case len(names) > maxIncluded:
+		return validation("1 validation error detected: Value at 'nonKeyAttributes' failed to satisfy constraint: "+
+			"Member must have length less than or equal to %d", maxIncluded)
+	case len(slices.Compact(sorted)) < len(names):
+		return validation("One or more parameter values were invalid: Duplicate AttributeName in NonKeyAttributes")
+	}
+	for _, name := range names {
+		if err := checkAttributeName(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkAttributeName checks the name of an attribute that a table's definition
+// mentions.
+func checkAttributeName(name string) error {
+	if len(name) < 1 || len(name) > maxDefinedName {
+		return validation("1 validation error detected: Value '%s' at 'attributeName' failed to satisfy constraint: "+
+			"Member must have length between 1 and %d", name, maxDefinedName)
+	}
+	return nil
 }
 
 // schemaOf reads a key: a HASH attribute, then perhaps a RANGE attribute.
@@ -222,6 +298,9 @@ func schemaOf(elements []keyElement, kinds []attributeDefinition) (keySchema, er
 		if e.KeyType != role {
 			return k, validation("Invalid KeySchema: The %s KeySchemaElement is not a %s key type",
 				[]string{"first", "second"}[i], role)
+		}
+		if err := checkAttributeName(e.AttributeName); err != nil {
+			return k, err
 		}
 		kind, err := kindOf(e.AttributeName, kinds)
 		if err != nil {

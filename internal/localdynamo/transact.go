@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/tidegate/tidegate/internal/localdynamo/attr"
@@ -13,7 +14,7 @@ const (
 	// maxActions is how many items one transaction may name.
 	maxActions = 100
 	// transactionFactor is the price of a transaction's reads and writes:
-	// each is done twice, to prepare and to commit.
+	// each is done twice, to prepare and to commit. Indexes follow later, once.
 	transactionFactor = 2
 	// maxToken is the longest ClientRequestToken.
 	maxToken = 36
@@ -27,12 +28,14 @@ type transaction struct {
 	capacity capacityMode
 }
 
+const severalOperations = "Transaction request cannot include multiple operations on one item"
+
 func (e *Engine) transactWriteItems(c *call) ([]byte, error) {
 	x, err := decodeTransaction(c.body)
 	if err != nil {
 		return nil, err
 	}
-	writes, err := e.compileDistinct(x.writes, "Transaction request cannot include multiple operations on one item")
+	writes, err := e.compileActions(x.writes)
 	if err != nil {
 		return nil, err
 	}
@@ -44,6 +47,26 @@ func (e *Engine) transactWriteItems(c *call) ([]byte, error) {
 	return o.end(), nil
 }
 
+// compileActions compiles writes that must all concern different items. A key that
+// is none of its table cancels before it is asked whether they do, and before any
+// item is looked at.
+func (e *Engine) compileActions(requests []*writeRequest) ([]*write, error) {
+	writes := make([]*write, len(requests))
+	places := make([]place, len(requests))
+	unfit := make([]error, len(requests))
+	for i, r := range requests {
+		w, err := e.compileAction(r)
+		if err != nil {
+			return nil, err
+		}
+		writes[i], places[i], unfit[i] = w, place{w.into, w.key}, w.unfit
+	}
+	if err := cancelUnfit(unfit); err != nil {
+		return nil, err
+	}
+	return writes, distinct(places, severalOperations)
+}
+
 func decodeTransaction(body []byte) (*transaction, error) {
 	x := &transaction{}
 	var actions []byte
@@ -53,9 +76,18 @@ func decodeTransaction(body []byte) (*transaction, error) {
 			actions = raw
 			return eachElement(raw, x.decodeAction)
 		case "ClientRequestToken":
-			return decodeText(raw, &x.token)
+			if err := decodeText(raw, &x.token); err != nil {
+				return err
+			}
+			if n := len(x.token); n < 1 || n > maxToken {
+				return validation("1 validation error detected: Value at 'clientRequestToken' failed to satisfy constraint: "+
+					"Member must have length between 1 and %d", maxToken)
+			}
+			return nil
 		case "ReturnConsumedCapacity":
 			return decodeCapacityMode(raw, &x.capacity)
+		case "ReturnItemCollectionMetrics":
+			return checkCollectionMetrics(raw)
 		}
 		return nil
 	})
@@ -67,9 +99,6 @@ func decodeTransaction(body []byte) (*transaction, error) {
 	case len(x.writes) > maxActions:
 		return nil, validation("1 validation error detected: Value at 'transactItems' failed to satisfy constraint: "+
 			"Member must have length less than or equal to %d", maxActions)
-	case len(x.token) > maxToken:
-		return nil, validation("1 validation error detected: Value at 'clientRequestToken' failed to satisfy constraint: "+
-			"Member must have length less than or equal to %d", maxToken)
 	}
 	if x.token != "" {
 		x.digest, err = digest(actions)
@@ -129,22 +158,24 @@ func (e *Engine) transact(c *call, x *transaction, writes []*write) error {
 		}
 	}
 	mutations := make([]mutation, len(writes))
-	reasons := make([]cancellation, len(writes))
-	refused, size := false, 0
+	refusals := make([]error, len(writes))
+	size := 0
 	for i, w := range writes {
 		if err := e.still(w.into); err != nil {
 			return err
 		}
 		p, err := w.plan(w.into.find(w.key), w.into.indexes)
-		mutations[i], reasons[i] = p.mutation, reasonFor(err)
-		refused = refused || err != nil
+		if refusal := (*apiError)(nil); errors.As(err, &refusal) && refusal.whole {
+			return err
+		}
+		mutations[i], refusals[i] = p.mutation, err
 		size += max(p.after.bytes(), p.before.bytes())
 	}
-	if refused {
+	if err := cancelFor(refusals); err != nil {
 		for i := range mutations {
 			c.bill.of(mutations[i].table.name).write += transactionFactor * units(mutations[i].before.bytes(), writeUnit)
 		}
-		return transactionCanceled(reasons)
+		return err
 	}
 	if size > maxTransaction {
 		return validation("Collection size in transaction exceeded the maximum of %d bytes", maxTransaction)
@@ -243,6 +274,9 @@ func (e *Engine) transactGetItems(c *call) ([]byte, error) {
 		return nil, validation("1 validation error detected: Value at 'transactItems' failed to satisfy constraint: "+
 			"Member must have length less than or equal to %d", maxActions)
 	}
+	if err := checkReads(reads); err != nil {
+		return nil, err
+	}
 	items, err := e.readTogether(c, reads)
 	if err != nil {
 		return nil, err
@@ -259,6 +293,42 @@ func (e *Engine) transactGetItems(c *call) ([]byte, error) {
 	})
 	c.bill.appendAll(&o, capacity, true)
 	return o.end(), nil
+}
+
+// checkReads refuses to read an item twice, and cancels what does not name items.
+func checkReads(reads []keyed) error {
+	places := make([]place, len(reads))
+	unfit := make([]error, len(reads))
+	for i := range reads {
+		places[i], unfit[i] = place{reads[i].from, reads[i].storage}, reads[i].unfit
+	}
+	if err := cancelUnfit(unfit); err != nil {
+		return err
+	}
+	return distinct(places, severalOperations)
+}
+
+// cancelUnfit cancels a transaction whose actions name keys that are none of their
+// tables. Like DynamoDB it gives a reason for the first of them alone.
+func cancelUnfit(errs []error) error {
+	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
+		clear(errs[i+1:])
+	}
+	return cancelFor(errs)
+}
+
+// cancelFor cancels a transaction if one of its actions has an error.
+func cancelFor(errs []error) error {
+	refused := false
+	reasons := make([]cancellation, len(errs))
+	for i, err := range errs {
+		reasons[i] = reasonFor(err)
+		refused = refused || err != nil
+	}
+	if refused {
+		return transactionCanceled(reasons)
+	}
+	return nil
 }
 
 func (e *Engine) decodeGet(raw []byte) (keyed, error) {

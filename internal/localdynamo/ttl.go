@@ -16,20 +16,26 @@ const sweepPage = 1000
 
 type ttlSpecification struct {
 	AttributeName string
-	Enabled       bool
+	Enabled       *bool
 }
 
 func (e *Engine) updateTimeToLive(c *call) ([]byte, error) {
 	var in struct {
 		TableName               string
-		TimeToLiveSpecification ttlSpecification
+		TimeToLiveSpecification *ttlSpecification
 	}
 	if err := decodeStruct(c.body, &in); err != nil {
 		return nil, err
 	}
 	spec := in.TimeToLiveSpecification
-	if spec.AttributeName == "" {
-		return nil, validation("TimeToLiveSpecification.AttributeName is required")
+	if spec == nil {
+		return nil, missing("timeToLiveSpecification")
+	}
+	if err := checkAttributeName(spec.AttributeName); err != nil {
+		return nil, err
+	}
+	if spec.Enabled == nil {
+		return nil, missing("timeToLiveSpecification.enabled")
 	}
 	t, err := e.lookup(in.TableName)
 	if err != nil {
@@ -40,18 +46,18 @@ func (e *Engine) updateTimeToLive(c *call) ([]byte, error) {
 	switch {
 	case e.still(t) != nil:
 		return nil, tableNotFound()
-	case spec.Enabled && t.ttl != "":
+	case *spec.Enabled && t.ttl != "":
 		return nil, validation("TimeToLive is already enabled")
-	case !spec.Enabled && t.ttl == "":
+	case !*spec.Enabled && t.ttl == "":
 		return nil, validation("TimeToLive is already disabled")
-	case !spec.Enabled && t.ttl != spec.AttributeName:
+	case !*spec.Enabled && t.ttl != spec.AttributeName:
 		return nil, validation("TimeToLive is active on a different AttributeName: current AttributeName is %s", t.ttl)
-	case spec.Enabled:
+	case *spec.Enabled:
 		t.ttl = spec.AttributeName
 	default:
 		t.ttl = ""
 	}
-	e.record(func(b []byte) []byte { return appendTable(b, t) })
+	e.recordTable(t)
 	return mustJSON(map[string]any{"TimeToLiveSpecification": spec}), nil
 }
 

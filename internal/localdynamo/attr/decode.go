@@ -11,12 +11,17 @@ import (
 // MaxDepth is how many levels a value may nest, itself included.
 const MaxDepth = 32
 
+// maxName is the longest name of an attribute, in bytes.
+const maxName = 1<<16 - 1
+
 // Errors of values, in DynamoDB's words.
 var (
 	// ErrTooDeep refuses a value that nests more than 32 levels.
 	ErrTooDeep = &ValueError{"Nesting Levels have exceeded supported limits: " +
 		"Attributes in the item have nested levels beyond supported limit"}
 
+	errName = &ValueError{"One or more parameter values were invalid: " +
+		"An attribute name must have 1 to 65535 bytes"}
 	errNoType = &ValueError{"Supplied AttributeValue is empty, must contain exactly one of the supported datatypes"}
 	errTypes  = &ValueError{"Supplied AttributeValue has more than one datatypes set, " +
 		"must contain exactly one of the supported datatypes"}
@@ -139,6 +144,9 @@ func (d *decoder) item(depth int) (Item, error) {
 	}
 	for {
 		name, err := d.text()
+		if err == nil && (name == "" || len(name) > maxName) {
+			err = errName
+		}
 		if err != nil {
 			return nil, err
 		}

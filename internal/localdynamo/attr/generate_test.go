@@ -65,7 +65,7 @@ func value(depth int) *rapid.Generator[attr.Value] {
 
 func item(depth int) *rapid.Generator[attr.Item] {
 	return rapid.Custom(func(t *rapid.T) attr.Item {
-		return attr.Item(rapid.MapOfN(rapid.String(), value(depth), 0, 4).Draw(t, "fields"))
+		return attr.Item(rapid.MapOfN(rapid.StringN(1, 8, -1), value(depth), 0, 4).Draw(t, "fields"))
 	})
 }
 

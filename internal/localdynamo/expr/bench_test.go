@@ -52,7 +52,7 @@ func BenchmarkSpend(b *testing.B) {
 		ok, err := condition.Eval(bucket)
 		require.NoError(b, err)
 		require.True(b, ok)
-		_, _, err = update.Apply(bucket)
+		_, err = update.Apply(bucket)
 		require.NoError(b, err)
 	}
 }
@@ -69,7 +69,7 @@ func BenchmarkSpendParts(b *testing.B) {
 		"decode": func() { _ = decodeValues(b) },
 		"bind":   func() { _, _ = parser.Env(names, values).Update(spendUpdate) },
 		"eval":   func() { _, _ = condition.Eval(bucket) },
-		"apply":  func() { _, _, _ = update.Apply(bucket) },
+		"apply":  func() { _, _ = update.Apply(bucket) },
 		"encode": func() { _ = bucket.AppendJSON(make([]byte, 0, 2048)) },
 		"size":   func() { _ = bucket.Size() },
 		"parse":  func() { _, _ = expr.NewEnv(names, values).Condition(spendCondition) },

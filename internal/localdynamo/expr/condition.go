@@ -14,6 +14,28 @@ type Condition struct {
 	binding
 }
 
+// Names is the top-level attributes that the condition looks at, in the order of
+// the expression; one that it names twice is there twice.
+func (c *Condition) Names() []string { return c.appendNames(nil, c.root, 1) }
+
+// Nested is those of Names that the condition looks into: it asks for an element
+// or an entry of theirs.
+func (c *Condition) Nested() []string { return c.appendNames(nil, c.root, 2) }
+
+// appendNames adds where the paths of so many elements at least begin.
+func (c *Condition) appendNames(names []string, n *node, elements int) []string {
+	if n.op == opPath {
+		if len(n.path) >= elements {
+			names = append(names, c.element(n.path[0]).Name)
+		}
+		return names
+	}
+	for _, arg := range n.args {
+		names = c.appendNames(names, arg, elements)
+	}
+	return names
+}
+
 // Eval reports whether the item meets the condition; a nil item has no
 // attributes. A comparison with an absent operand, or of operands of different
 // types, is false (so that its NOT is true), except that <> is true then. The

@@ -62,10 +62,11 @@ func FuzzUpdate(f *testing.F) {
 			return
 		}
 		require.NotEmpty(t, u.Paths())
-		_, _, err = u.Apply(it)
+		updated, err := u.Apply(it)
 		if err != nil {
 			checkRefusal(t, err)
 		}
+		require.LessOrEqual(t, u.Pick(updated).Size(), updated.Size())
 		require.True(t, item(t, stored).Equal(it))
 	})
 }

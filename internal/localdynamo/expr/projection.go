@@ -18,9 +18,14 @@ func (p *Projection) Paths() []Path { return p.paths }
 // Apply is the chosen parts of the item: maps and lists hold what was chosen of
 // them, lists without gaps. Absent parts are left out, and so are maps and
 // lists of which nothing is left. The item does not change.
-func (p *Projection) Apply(item attr.Item) attr.Item {
-	if picked, ok := pick(attr.Map(item), p.paths, 0); ok {
-		return picked.Map()
+func (p *Projection) Apply(item attr.Item) attr.Item { return choose(item, p.paths) }
+
+// choose is the parts of the item that the paths, which overlap nowhere, lead to.
+func choose(item attr.Item, paths []Path) attr.Item {
+	if len(paths) > 0 {
+		if picked, ok := pick(attr.Map(item), paths, 0); ok {
+			return picked.Map()
+		}
 	}
 	return attr.Item{}
 }

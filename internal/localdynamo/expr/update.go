@@ -2,6 +2,7 @@ package expr
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/tidegate/tidegate/internal/localdynamo/attr"
 )
@@ -18,21 +19,32 @@ type Update struct {
 // overlap nowhere. The caller must not change them.
 func (u *Update) Paths() []Path { return u.paths }
 
-// Apply is the item after the update, and the names of the top-level attributes
-// that the update writes to, present or not. All of it reads the old item, which
-// may be nil and does not change: the new one shares what stays the same. It
-// fails if the item does not have what the expression needs.
-func (u *Update) Apply(old attr.Item) (updated attr.Item, touched []string, err error) {
+// Pick is what an item from before or after the update has where the update
+// writes: the parts alone that its paths lead to, inside the maps and lists on the
+// way. An element set behind the end of a list is not at the index of its path, and
+// another may have moved up to the index of a removed one: as in DynamoDB, the
+// former is left out and the latter shown.
+func (u *Update) Pick(it attr.Item) attr.Item { return choose(it, u.paths) }
+
+// OnlyRemoves reports whether the update can do no more than REMOVE: such an
+// update makes no item where there was none.
+func (u *Update) OnlyRemoves() bool {
+	return !slices.ContainsFunc(u.actions, func(a action) bool { return a.verb != "REMOVE" })
+}
+
+// Apply is the item after the update. All of it reads the old item, which may be
+// nil and does not change: the new one shares what stays the same. It fails if
+// the item does not have what the expression needs.
+func (u *Update) Apply(old attr.Item) (updated attr.Item, err error) {
 	edits := make([]edit, len(u.actions))
 	for i := range u.actions {
 		if edits[i], err = u.evaluate(i, old); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 	if updated = old.Clone(); updated == nil {
 		updated = make(attr.Item, len(edits))
 	}
-	touched = make([]string, 0, len(edits))
 	isNested := false
 	for i := range edits {
 		e := &edits[i]
@@ -40,17 +52,15 @@ func (u *Update) Apply(old attr.Item) (updated attr.Item, touched []string, err 
 			isNested = true
 			continue
 		}
-		touched = append(touched, e.path[0].Name)
 		e.write(updated)
 	}
-	if !isNested {
-		return updated, touched, nil
+	if isNested {
+		err = applyNested(updated, edits)
 	}
-	names, err := applyNested(updated, edits)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return updated, append(touched, names...), nil
+	return updated, nil
 }
 
 // edit is an action with its outcome.

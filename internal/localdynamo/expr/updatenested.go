@@ -7,9 +7,8 @@ import (
 )
 
 // applyNested does the edits whose paths go deeper than the top level, all
-// edits of one attribute at once, and returns the attributes' names.
-func applyNested(item attr.Item, edits []edit) ([]string, error) {
-	var names []string
+// edits of one attribute at once.
+func applyNested(item attr.Item, edits []edit) error {
 	for _, group := range groupEdits(edits, 0) {
 		if len(group[0].path) == 1 {
 			continue
@@ -17,16 +16,15 @@ func applyNested(item attr.Item, edits []edit) ([]string, error) {
 		name := group[0].path[0].Name
 		old, ok := item[name]
 		if !ok {
-			return nil, errInvalidPath
+			return errInvalidPath
 		}
 		v, err := rebuild(old, group, 1)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		item[name] = v
-		names = append(names, name)
 	}
-	return names, nil
+	return nil
 }
 
 // groupEdits gathers the edits that share the element of their paths at the

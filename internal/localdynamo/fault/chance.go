@@ -22,11 +22,12 @@ func Uniform(low, high time.Duration) Latency {
 	}
 }
 
-// LogNormal has the given median and a long tail: sigma is the standard
-// deviation of the logarithm. At 0.5 the 99th percentile is 3.2 medians.
-func LogNormal(median time.Duration, sigma float64) Latency {
+// LogNormal has a long tail: half of all are under p50, 99 % under p99.
+func LogNormal(p50, p99 time.Duration) Latency {
+	const z99 = 2.326347874 // standard deviations to the 99th percentile
+	sigma := math.Log(float64(p99)/float64(p50)) / z99
 	return func(r *rand.Rand) time.Duration {
-		return time.Duration(float64(median) * math.Exp(sigma*r.NormFloat64()))
+		return time.Duration(float64(p50) * math.Exp(sigma*r.NormFloat64()))
 	}
 }
 

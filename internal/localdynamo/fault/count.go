@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -16,7 +17,7 @@ import (
 // Count is what requests of one operation came to.
 type Count struct {
 	Calls  int64
-	Faults int64 // requests that met a fault, of any kind
+	Faults int64 // that struck, of any kind; one request may meet several
 	// Capacity units that the back end used. The engine tells them with every
 	// reply, of refused conditions too; of other back ends only the replies with
 	// ConsumedCapacity count, so ask for that.
@@ -33,9 +34,55 @@ func (c *Count) add(d Count) {
 	c.IndexWriteUnits += d.IndexWriteUnits
 }
 
+// Injection is a kind of fault, as far as counts tell faults apart.
+type Injection struct {
+	Kind      Kind
+	Error     string // of a refusal: its type without namespace; Unprocessed: items of a batch
+	Operation string
+	Resource  string // tables with commas between, table/index/name, or "" where none is named
+}
+
 type counter struct {
 	mu          sync.Mutex
-	byOperation map[string]*Count // guarded by mu
+	byOperation map[string]*Count   // guarded by mu
+	injected    map[Injection]int64 // guarded by mu
+}
+
+func (c *counter) inject(i Injection) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.injected[i]++
+}
+
+// inject counts a fault that strikes.
+func (t *Transport) inject(s *shipment, f Fault, kind Kind) {
+	i := Injection{Kind: kind, Operation: s.operation}
+	if kind == Refused || kind == FailedAfter {
+		i.Error = f.Refusal.orInternalError().name()
+	}
+	var r request
+	if json.Unmarshal(s.body, &r) == nil {
+		i.Resource = strings.Join(r.tables(), ",")
+	}
+	t.counter.inject(i)
+	t.counter.add(s.operation, Count{Faults: 1})
+}
+
+// Injected is what faults have struck so far, and how often.
+func (t *Transport) Injected() map[Injection]int64 {
+	t.counter.mu.Lock()
+	defer t.counter.mu.Unlock()
+	return maps.Clone(t.counter.injected)
+}
+
+// Partitions is the load of all partitions that were asked for something, in
+// order of resource and hash; none without Options.Partitions. The newest hour
+// is kept.
+func (t *Transport) Partitions() []Partition {
+	if t.model == nil {
+		return nil
+	}
+	return t.model.report()
 }
 
 func (c *counter) add(operation string, d Count) {
@@ -109,10 +156,38 @@ func reads(operation string) bool {
 	return false
 }
 
+// units is the capacity units of one thing; transactions tell them apart.
+type units struct{ CapacityUnits, ReadCapacityUnits, WriteCapacityUnits float64 }
+
+// of is the units of writes, or of reads.
+func (u units) of(write bool) float64 {
+	switch {
+	case u.ReadCapacityUnits == 0 && u.WriteCapacityUnits == 0:
+		return u.CapacityUnits
+	case write:
+		return u.WriteCapacityUnits
+	}
+	return u.ReadCapacityUnits
+}
+
 // capacity is one table's ConsumedCapacity.
 type capacity struct {
-	CapacityUnits          float64
-	GlobalSecondaryIndexes map[string]struct{ CapacityUnits float64 }
+	units
+	TableName              string
+	Table                  *units
+	GlobalSecondaryIndexes map[string]units
+}
+
+// own is the units of the table without its indexes.
+func (c *capacity) own(write bool) float64 {
+	if c.Table != nil {
+		return c.Table.of(write)
+	}
+	own := c.of(write)
+	for _, x := range c.GlobalSecondaryIndexes {
+		own -= x.of(write)
+	}
+	return own
 }
 
 // capacities is ConsumedCapacity of one table or of several.
@@ -135,13 +210,12 @@ func fromBody(body []byte, isRead bool) (Count, error) {
 	var c Count
 	for _, table := range reply.ConsumedCapacity {
 		if isRead {
-			c.ReadUnits += table.CapacityUnits
+			c.ReadUnits += table.of(false)
 			continue
 		}
-		c.WriteUnits += table.CapacityUnits
+		c.WriteUnits += table.own(true)
 		for _, index := range table.GlobalSecondaryIndexes {
-			c.WriteUnits -= index.CapacityUnits
-			c.IndexWriteUnits += index.CapacityUnits
+			c.IndexWriteUnits += index.of(true)
 		}
 	}
 	return c, nil

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -27,17 +29,63 @@ const (
 	// ReplyHangs carries the request out and answers nothing until the caller's
 	// context ends.
 	ReplyHangs
+	// Hangs answers nothing until the caller's context ends; the back end sees
+	// nothing.
+	Hangs
 	// Late lets the request arrive Fault.Delay after it was sent, whether or not
 	// its caller still waits. The caller learns nothing: its call ends with its
 	// context, or fails with Fault.Err once the request has arrived.
 	Late
+	// PageAgain answers a GetRecords with the page that its caller got last from
+	// that stream shard: the same records, and the iterator it came with.
+	PageAgain
+	// PageOverlaps begins a page of GetRecords with some of the last records of
+	// the page before.
+	PageOverlaps
+	// ShardHeld lets a stream shard bring empty pages for Fault.Delay, while
+	// others go on.
+	ShardHeld
+	// StaleRead is a read that showed the past, by Options.Stale. It is counted
+	// only, and cannot be asked for by a Fault.
+	StaleRead
 )
+
+// String is the kind's name in counts.
+func (k Kind) String() string {
+	switch k {
+	case None:
+		return "none"
+	case Refused:
+		return "refused"
+	case Unreachable:
+		return "unreachable"
+	case FailedAfter:
+		return "failed after"
+	case ReplyLost:
+		return "reply lost"
+	case ReplyHangs:
+		return "reply hangs"
+	case Hangs:
+		return "hangs"
+	case Late:
+		return "late"
+	case PageAgain:
+		return "page again"
+	case PageOverlaps:
+		return "page overlaps"
+	case ShardHeld:
+		return "shard held"
+	case StaleRead:
+		return "stale read"
+	}
+	return "kind " + strconv.Itoa(int(k))
+}
 
 // Fault is what happens to one request. The zero Fault is nothing at all.
 type Fault struct {
 	Kind Kind
 	// Delay is how long the request is under way before anything happens,
-	// beyond the transport's latency.
+	// beyond the transport's latency; for ShardHeld, how long the shard is held.
 	Delay time.Duration
 	// Err is what the caller sees where it gets no reply. Default:
 	// syscall.ECONNREFUSED for Unreachable, else io.ErrUnexpectedEOF.
@@ -68,6 +116,7 @@ const (
 	TableWriteKeyRange = "TableWriteKeyRangeThroughputExceeded"
 	TableReadKeyRange  = "TableReadKeyRangeThroughputExceeded"
 	IndexWriteKeyRange = "IndexWriteKeyRangeThroughputExceeded"
+	IndexReadKeyRange  = "IndexReadKeyRangeThroughputExceeded"
 	TableWriteMax      = "TableWriteMaxOnDemandThroughputExceeded"
 )
 
@@ -106,6 +155,28 @@ func TransactionCanceled(codes ...string) Fault {
 	}}
 }
 
+// LimitExceeded refuses a GetRecords: more than two readers of a stream shard.
+func LimitExceeded() Fault {
+	return streamRefusal("LimitExceededException", "Rate exceeded for the stream shard: too many readers.")
+}
+
+// ExpiredIterator refuses a GetRecords whose iterator is older than 15 minutes.
+func ExpiredIterator() Fault {
+	return streamRefusal("ExpiredIteratorException", "Iterator expired: it was created more than 15 minutes ago.")
+}
+
+// TrimmedData refuses a GetRecords, or a GetShardIterator, of records older than
+// 24 hours.
+func TrimmedData() Fault {
+	return streamRefusal("TrimmedDataAccessException", "The operation attempted to read past the oldest stream record in a shard.")
+}
+
+func streamRefusal(name, message string) Fault {
+	return Fault{Kind: Refused, Refusal: Refusal{
+		Status: http.StatusBadRequest, Type: "com.amazonaws.dynamodb.v20120810#" + name, Message: message,
+	}}
+}
+
 // InternalError is a server that failed before it did anything.
 func InternalError() Fault { return Fault{Kind: Refused} }
 
@@ -134,6 +205,9 @@ func (r *Refusal) body() []byte {
 	}
 	return b
 }
+
+// name is the type without its namespace.
+func (r *Refusal) name() string { return r.Type[strings.LastIndexByte(r.Type, '#')+1:] }
 
 func (r *Refusal) orInternalError() *Refusal {
 	if r.Type != "" {

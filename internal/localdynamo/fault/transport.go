@@ -3,12 +3,14 @@ package fault
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,11 +30,17 @@ type Options struct {
 	Sleep func(context.Context, time.Duration) error
 	// Latency, where set, delays every request, before or after the back end's
 	// part by the toss of a coin: a caller that gives up early never knows.
-	Latency Latency
+	// Latencies holds for its operations instead.
+	Latency   Latency
+	Latencies map[string]Latency
 	// Chances are the random faults, and Seed their origin: the nth request
 	// meets the same draw in every run of the same seed.
 	Chances []Chance
 	Seed    uint64
+	// Partitions, where set, throttles what partitions cannot serve.
+	Partitions *Partitions
+	// Stale reads see the state of a moment ago.
+	Stale Stale
 }
 
 // Transport is an http.RoundTripper, and the SDK's HTTPClient, with faults. It
@@ -42,6 +50,11 @@ type Transport struct {
 	n       atomic.Uint64 // requests so far
 	late    sync.WaitGroup
 	counter counter
+	schemas schemas
+	pages   pages
+	model   *model // nil: partitions serve everything
+	carry   carry  // the way to the back end
+	paging  bool   // whether a chance concerns pages of streams
 
 	mu    sync.Mutex
 	match func(operation string, body []byte) Fault // guarded by mu, and called under it
@@ -56,7 +69,22 @@ func New(o Options) *Transport {
 	if o.Sleep == nil {
 		o.Sleep = sleep
 	}
-	return &Transport{o: o, counter: counter{byOperation: map[string]*Count{}}}
+	t := &Transport{
+		o:       o,
+		counter: counter{byOperation: map[string]*Count{}, injected: map[Injection]int64{}},
+		schemas: schemas{byTable: map[string]*schema{}},
+		pages:   pages{kept: map[string][]json.RawMessage{}, held: map[string]time.Time{}},
+		paging:  slices.ContainsFunc(o.Chances, func(c Chance) bool { return isPageFault(c.Fault.Kind) }),
+	}
+	t.carry = func(ctx context.Context, s *shipment, body []byte) (*http.Response, error) { return s.send(ctx, body) }
+	if o.Stale.UpTo > 0 {
+		t.carry = newPast(o.Stale, &t.schemas, t.carry).carry
+	}
+	if o.Partitions != nil {
+		t.model = newModel(*o.Partitions, &t.schemas, t.carry)
+		t.carry = t.model.carry
+	}
+	return t
 }
 
 // Match sets the function that chooses faults by hand; nil: none. It is asked
@@ -80,20 +108,30 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the request's body: %w", err)
 	}
-	s := &shipment{t: t, req: req, body: body, operation: operationOf(req)}
 	var source rand.PCG
 	source.Seed(t.o.Seed, t.n.Add(1))
-	random := rand.New(&source)
-	f := t.decide(s, random)
-	t.counter.add(s.operation, Count{Calls: 1, Faults: faults(f)})
-	before, after := t.latency(random)
+	s := &shipment{t: t, req: req, body: body, operation: operationOf(req), random: rand.New(&source)}
+	f, paging := t.decide(s)
+	t.counter.add(s.operation, Count{Calls: 1})
+	if f.Kind != None && !isPageFault(f.Kind) {
+		t.inject(s, f, f.Kind)
+	}
+	before, after := t.latency(s)
 	if f.Kind == Late {
 		return s.deliverLate(f, before)
 	}
-	if err := t.wait(req.Context(), before+f.Delay); err != nil {
+	if f.Kind != ShardHeld {
+		before += f.Delay
+	}
+	if err := t.wait(req.Context(), before); err != nil {
 		return nil, err
 	}
-	resp, err := s.meet(f)
+	var resp *http.Response
+	if paging && s.operation == "GetRecords" && (f.Kind == None || isPageFault(f.Kind)) {
+		resp, err = t.carryPage(req.Context(), s, f)
+	} else {
+		resp, err = s.meet(f)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -104,26 +142,32 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// decide is the one place where faults are chosen.
-func (t *Transport) decide(s *shipment, random *rand.Rand) Fault {
-	drawn := pick(t.o.Chances, s.operation, random)
+// decide is the one place where faults are chosen. It also reports whether
+// pages of streams are to be remembered: only for faults that may come.
+func (t *Transport) decide(s *shipment) (f Fault, paging bool) {
+	drawn := pick(t.o.Chances, s.operation, s.random)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.match != nil {
-		if f := t.match(s.operation, s.body); f.Kind != None || f.Delay != 0 {
-			return f
-		}
+	if t.match == nil {
+		return drawn, t.paging
 	}
-	return drawn
+	if f := t.match(s.operation, s.body); f.Kind != None || f.Delay != 0 {
+		return f, true
+	}
+	return drawn, true
 }
 
 // latency is the wait before and after the back end's part; one of them is 0.
-func (t *Transport) latency(random *rand.Rand) (before, after time.Duration) {
-	if t.o.Latency == nil {
+func (t *Transport) latency(s *shipment) (before, after time.Duration) {
+	latency, own := t.o.Latencies[s.operation]
+	if !own {
+		latency = t.o.Latency
+	}
+	if latency == nil {
 		return 0, 0
 	}
-	d := t.o.Latency(random)
-	if random.Uint64()&1 == 0 {
+	d := latency(s.random)
+	if s.random.Uint64()&1 == 0 {
 		return d, 0
 	}
 	return 0, d
@@ -142,6 +186,7 @@ type shipment struct {
 	req       *http.Request
 	body      []byte
 	operation string
+	random    *rand.Rand // owned by whoever carries the shipment
 }
 
 // meet is everything but lateness.
@@ -151,10 +196,13 @@ func (s *shipment) meet(f Fault) (*http.Response, error) {
 		return s.refuse(f.Refusal.orInternalError()), nil
 	case Unreachable:
 		return nil, orElse(f.Err, syscall.ECONNREFUSED)
-	case None, FailedAfter, ReplyLost, ReplyHangs, Late:
+	case Hangs:
+		<-s.req.Context().Done()
+		return nil, s.req.Context().Err()
+	case None, FailedAfter, ReplyLost, ReplyHangs, Late, PageAgain, PageOverlaps, ShardHeld, StaleRead:
 	}
 	resp, err := s.deliver(s.req.Context())
-	if err != nil || f.Kind == None {
+	if err != nil || f.Kind == None || isPageFault(f.Kind) {
 		return resp, err
 	}
 	discard(resp)
@@ -164,27 +212,40 @@ func (s *shipment) meet(f Fault) (*http.Response, error) {
 	case ReplyHangs:
 		<-s.req.Context().Done()
 		return nil, s.req.Context().Err()
-	case ReplyLost, None, Refused, Unreachable, Late:
+	case ReplyLost, None, Refused, Unreachable, Hangs, Late, PageAgain, PageOverlaps, ShardHeld, StaleRead:
 	}
 	return nil, orElse(f.Err, io.ErrUnexpectedEOF)
 }
 
-// deliver hands the request to the back end and counts what it consumed.
+// deliver brings the request to the back end, past what stands before it.
 func (s *shipment) deliver(ctx context.Context) (*http.Response, error) {
-	req := s.req.WithContext(ctx)
-	if s.req.Body != nil {
-		req.Body = io.NopCloser(bytes.NewReader(s.body))
-	}
-	resp, err := s.t.o.Next.RoundTrip(req)
+	return s.t.carry(ctx, s, s.body)
+}
+
+// send hands a request to the back end and counts what it consumed.
+func (s *shipment) send(ctx context.Context, body []byte) (*http.Response, error) {
+	resp, err := s.t.o.Next.RoundTrip(s.request(ctx, body))
 	if err != nil {
 		return nil, err
 	}
+	s.t.schemas.forget(s.operation, s.body)
 	used, err := consumed(resp, s.operation)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, resp.Body.Close())
 	}
 	s.t.counter.add(s.operation, used)
 	return resp, nil
+}
+
+// request is the caller's with a body of its own.
+func (s *shipment) request(ctx context.Context, body []byte) *http.Request {
+	req := s.req.WithContext(ctx)
+	if len(body) == 0 && s.req.Body == nil {
+		return req
+	}
+	req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	req.GetBody = nil
+	return req
 }
 
 // deliverLate sends the request off on its own. It arrives even when the
@@ -210,10 +271,12 @@ func (s *shipment) deliverLate(f Fault, latency time.Duration) (*http.Response, 
 }
 
 // refuse is the reply that stands in for the back end's.
-func (s *shipment) refuse(r *Refusal) *http.Response {
-	body := r.body()
+func (s *shipment) refuse(r *Refusal) *http.Response { return s.reply(r.Status, r.body()) }
+
+// reply is one of the layer's own.
+func (s *shipment) reply(status int, body []byte) *http.Response {
 	return &http.Response{
-		Status: strconv.Itoa(r.Status) + " " + http.StatusText(r.Status), StatusCode: r.Status,
+		Status: strconv.Itoa(status) + " " + http.StatusText(status), StatusCode: status,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: http.Header{
 			"Content-Type":     {"application/x-amz-json-1.0"},
@@ -223,13 +286,6 @@ func (s *shipment) refuse(r *Refusal) *http.Response {
 		},
 		Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)), Request: s.req,
 	}
-}
-
-func faults(f Fault) int64 {
-	if f.Kind == None {
-		return 0
-	}
-	return 1
 }
 
 func operationOf(req *http.Request) string {

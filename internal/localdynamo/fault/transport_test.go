@@ -17,6 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
@@ -136,6 +137,12 @@ func TestFaultsStrikeBeforeOrAfterApply(t *testing.T) {
 		"reply lost": {fault.Fault{Kind: fault.ReplyLost}, "1", func(t *testing.T, err error) {
 			require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 		}},
+		"reset before": {fault.Fault{Kind: fault.Unreachable, Err: syscall.ECONNRESET}, "0", func(t *testing.T, err error) {
+			require.ErrorIs(t, err, syscall.ECONNRESET)
+		}},
+		"reset after": {fault.Fault{Kind: fault.ReplyLost, Err: syscall.ECONNRESET}, "1", func(t *testing.T, err error) {
+			require.ErrorIs(t, err, syscall.ECONNRESET)
+		}},
 		"reply lost otherwise": {fault.Fault{Kind: fault.ReplyLost, Err: broken}, "1", func(t *testing.T, err error) {
 			require.ErrorIs(t, err, broken)
 		}},
@@ -169,15 +176,19 @@ func TestTheSDKRepeatsALostReply(t *testing.T) {
 	require.Equal(t, "2", b.count())
 }
 
-func TestAHangingReplyEndsWithTheContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, fault.Options{})
-		b.transport.Match(always(fault.Fault{Kind: fault.ReplyHangs}))
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-		defer cancel()
-		require.ErrorIs(t, b.add(ctx, b.db), context.DeadlineExceeded)
-		require.Equal(t, "1", b.count())
-	})
+func TestWhatHangsEndsWithTheContext(t *testing.T) {
+	for kind, applied := range map[fault.Kind]string{fault.ReplyHangs: "1", fault.Hangs: "0"} {
+		t.Run(kind.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, fault.Options{})
+				b.transport.Match(always(fault.Fault{Kind: kind}))
+				ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+				defer cancel()
+				require.ErrorIs(t, b.add(ctx, b.db), context.DeadlineExceeded)
+				require.Equal(t, applied, b.count())
+			})
+		})
+	}
 }
 
 func TestALateWriteArrivesAfterItsCallerGaveUp(t *testing.T) {
@@ -200,7 +211,7 @@ func TestLatency(t *testing.T) {
 	}{
 		"fixed":      {fault.Fixed(5 * time.Millisecond), 5 * time.Millisecond, 5 * time.Millisecond},
 		"uniform":    {fault.Uniform(2*time.Millisecond, 9*time.Millisecond), 2 * time.Millisecond, 9 * time.Millisecond},
-		"log-normal": {fault.LogNormal(5*time.Millisecond, 0.5), 100 * time.Microsecond, 250 * time.Millisecond},
+		"log-normal": {fault.LogNormal(5*time.Millisecond, 16*time.Millisecond), 100 * time.Microsecond, 250 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -267,6 +278,40 @@ func TestTheSameSeedGivesTheSameFaults(t *testing.T) {
 	}
 }
 
+// Every request has its effect once or not at all, whatever its caller learns,
+// and what struck is counted.
+func TestEffectsHappenOnceOrNot(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := newShelf(t, types.BillingModePayPerRequest, fault.Options{
+			Seed: rapid.Uint64().Draw(t, "seed"), Partitions: &fault.Partitions{WriteUnits: 30},
+			Chances: []fault.Chance{
+				{Probability: .2, Fault: fault.Fault{Kind: fault.ReplyLost}},
+				{Probability: .2, Fault: fault.InternalErrorAfter()},
+				{Probability: .2, Fault: fault.InternalError()},
+				{Probability: .2, Fault: fault.Fault{Kind: fault.Unreachable}},
+			},
+		})
+		ok, requests := int64(0), rapid.IntRange(1, 80).Draw(t, "requests")
+		for range requests {
+			if s.hit(t.Context(), s.db, "a", "") == nil {
+				ok++
+			}
+		}
+		struck := map[string]int64{}
+		for i, n := range s.faults.Injected() {
+			require.Equal(t, shelfTable, i.Resource)
+			require.Equal(t, "UpdateItem", i.Operation)
+			struck[i.Kind.String()+" "+i.Error] = n
+		}
+		// A throttle behind a fault was lost on the caller, and had no effect.
+		throttled := struck["refused ThrottlingException"]
+		refused := struck["refused InternalServerError"] + struck["unreachable "]
+		require.EqualValues(t, requests, refused+throttled+int64(s.hits(t, "a")))
+		require.LessOrEqual(t, ok, int64(s.hits(t, "a")))
+		require.LessOrEqual(t, s.hits(t, "a"), 30)
+	})
+}
+
 func TestCounts(t *testing.T) {
 	b := newBench(t, fault.Options{})
 	for range 3 {
@@ -327,7 +372,7 @@ func TestCountsOfAForeignBackEnd(t *testing.T) {
 }
 
 func TestConcurrentUse(t *testing.T) {
-	b := newBench(t, fault.Options{Latency: fault.Uniform(0, time.Millisecond), Chances: []fault.Chance{
+	b := newBench(t, fault.Options{Partitions: &fault.Partitions{}, Stale: fault.Stale{UpTo: time.Second, Tables: true}, Latency: fault.Uniform(0, time.Millisecond), Chances: []fault.Chance{
 		{Probability: 0.1, Fault: fault.Throttling()}, {Probability: 0.1, Fault: fault.Fault{Kind: fault.Late}},
 	}})
 	seen := 0

@@ -107,7 +107,7 @@ func TestDamageOfOtherFiles(t *testing.T) {
 		o := journal.Options{Dir: t.TempDir(), LogBytes: 100}
 		j, _ := mustOpen(t, o)
 		fill(t, j, 1, 8)
-		require.NoError(t, j.Snapshot(2, func(add func([]byte) error) error {
+		require.NoError(t, j.Snapshot(2, keepNone, func(add func([]byte) error) error {
 			fill(t, j, 9, 9)
 			return add([]byte("entry"))
 		}))

@@ -4,6 +4,7 @@
 //	Append ─▶ gathering ──(whoever waits first writes for all)──▶ log-…41 ─▶ log-…97 ─▶ …
 //	            group          one write, one fsync                  ▲
 //	                                                                 │ cut: whole files
+//	Read ◀────────────────── settled records again ──────────────────┤
 //	Snapshot ─▶ aside ─▶ fsync, rename, fsync of the directory ─▶ snapshot-…60
 //
 // Words:
@@ -16,6 +17,8 @@
 //   - synced: forced to the disk.
 //   - log: a file of frames, named by its first record; snapshot: a file of
 //     entries that stand for all records up to the one it is named by.
+//   - kept: records that a snapshot stands for, and that stay in their logs because
+//     somebody still reads them.
 //   - torn tail: what a crash left of frames that were never synced; damage:
 //     anything else that does not read as it was written.
 //
@@ -26,7 +29,7 @@
 //
 // Example:
 //
-//	j, err := journal.Open(journal.Options{Dir: dir}, restoreEntry, restoreRecord)
+//	j, err := journal.Open(journal.Options{Dir: dir}, journal.Restore{Entry: …, Past: …, Record: …})
 //	position := j.Append(func(b []byte) []byte { return append(b, "hello"...) }) // in order: under a lock
 //	err = j.Wait(position)                                                       // outside of it
 //

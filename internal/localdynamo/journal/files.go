@@ -140,7 +140,7 @@ func (j *Journal) begin(first uint64) error {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.logs = append(j.logs, first)
+	j.logs = append(j.logs, log{first: first})
 	j.file, j.size = f, headerSize
 	return nil
 }

@@ -3,6 +3,7 @@ package journal_test
 import (
 	"bytes"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -14,18 +15,30 @@ import (
 	"github.com/tidegate/tidegate/internal/localdynamo/journal"
 )
 
-// content is what a journal was found to hold.
+// keepNone lets a snapshot remove all logs that it stands for.
+const keepNone = math.MaxUint64
+
+// content is what a journal was found to hold; what its snapshot stands for is
+// left out.
 type content struct{ entries, records []string }
 
 // open opens a directory and returns what was in it, and what was logged.
 func open(o journal.Options) (*journal.Journal, content, string, error) {
 	var c content
+	j, log, err := openAll(o, &c, func(uint64, []byte) error { return nil })
+	return j, c, log, err
+}
+
+// openAll also shows the records that the snapshot stands for.
+func openAll(o journal.Options, c *content, past func(uint64, []byte) error) (*journal.Journal, string, error) {
 	var log bytes.Buffer
 	o.Log = slog.New(slog.NewTextHandler(&log, nil))
-	j, err := journal.Open(o,
-		func(b []byte) error { c.entries = append(c.entries, string(b)); return nil },
-		func(b []byte) error { c.records = append(c.records, string(b)); return nil })
-	return j, c, log.String(), err
+	j, err := journal.Open(o, journal.Restore{
+		Entry:  func(b []byte) error { c.entries = append(c.entries, string(b)); return nil },
+		Past:   past,
+		Record: func(_ uint64, b []byte) error { c.records = append(c.records, string(b)); return nil },
+	})
+	return j, log.String(), err
 }
 
 func mustOpen(t *testing.T, o journal.Options) (*journal.Journal, content) {

@@ -15,7 +15,7 @@ const (
 
 	fileMagic  = "TIDEGATE"
 	frameMagic = "TGf1"
-	version    = 1
+	version    = 2
 )
 
 // fileKind is what a file is of; it stands in its header.

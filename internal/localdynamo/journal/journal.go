@@ -60,10 +60,10 @@ type Journal struct {
 	closed   atomic.Bool
 
 	mu        sync.Mutex
-	gathering *group   // takes records; guarded by mu
-	writing   *group   // nil: none; guarded by mu
-	spare     []byte   // for the next group; guarded by mu
-	logs      []uint64 // first record of each, oldest first; guarded by mu
+	gathering *group // takes records; guarded by mu
+	writing   *group // nil: none; guarded by mu
+	spare     []byte // for the next group; guarded by mu
+	logs      []log  // oldest first; guarded by mu
 
 	stop   chan struct{}
 	ticker sync.WaitGroup
@@ -100,6 +100,9 @@ func (j *Journal) Append(encode func([]byte) []byte) uint64 {
 
 // Position is that of the last record appended, 0 before any.
 func (j *Journal) Position() uint64 { return j.position.Load() }
+
+// Settled is the position up to which all records are settled.
+func (j *Journal) Settled() uint64 { return j.settled.Load() }
 
 // Logged is how many bytes of logs a restart would read behind the last snapshot.
 func (j *Journal) Logged() int64 { return j.logged.Load() }
@@ -196,6 +199,7 @@ func (j *Journal) put(g *group, force bool) error {
 			}
 		}
 		seal(g.frame, first, j.synced)
+		j.mark(first, j.size)
 		n, err := j.file.Write(g.frame)
 		j.size += int64(n)
 		j.logged.Add(int64(n))

@@ -131,7 +131,7 @@ func TestSnapshotReplacesLogs(t *testing.T) {
 	fill(t, j, 1, 30)
 	logs := len(files(t, o.Dir))
 	at := j.Position()
-	require.NoError(t, j.Snapshot(at, func(add func([]byte) error) error {
+	require.NoError(t, j.Snapshot(at, keepNone, func(add func([]byte) error) error {
 		fill(t, j, 31, 40) // writes go on
 		return errors.Join(add([]byte("one")), add([]byte("two")))
 	}))
@@ -140,7 +140,7 @@ func TestSnapshotReplacesLogs(t *testing.T) {
 	_, c := mustOpen(t, journal.Options{Dir: copied})
 	require.Equal(t, content{entries: []string{"one", "two"}, records: records(31, 40)}, c)
 
-	require.NoError(t, j.Snapshot(j.Position(), func(add func([]byte) error) error { return add([]byte("three")) }))
+	require.NoError(t, j.Snapshot(j.Position(), keepNone, func(add func([]byte) error) error { return add([]byte("three")) }))
 	_, c = mustOpen(t, journal.Options{Dir: crashed(t, o.Dir)})
 	require.Equal(t, content{entries: []string{"three"}}, c)
 	require.Len(t, files(t, o.Dir), 2)
@@ -153,9 +153,9 @@ func TestAFailedSnapshotChangesNothing(t *testing.T) {
 	j, _ := mustOpen(t, o)
 	fill(t, j, 1, 10)
 	before := files(t, o.Dir)
-	err := j.Snapshot(10, func(func([]byte) error) error { return planted })
+	err := j.Snapshot(10, keepNone, func(func([]byte) error) error { return planted })
 	require.ErrorIs(t, err, planted)
-	err = j.Snapshot(10, func(add func([]byte) error) error {
+	err = j.Snapshot(10, keepNone, func(add func([]byte) error) error {
 		s.set(func(b []byte) (int, bool) { return 1, true }, nil)
 		return add(make([]byte, 100<<10))
 	})
@@ -183,7 +183,7 @@ func TestHistories(t *testing.T) {
 				require.NoError(rt, j.Wait(j.Position()))
 			},
 			"snapshot": func(rt *rapid.T) {
-				require.NoError(rt, j.Snapshot(j.Position(), func(add func([]byte) error) error {
+				require.NoError(rt, j.Snapshot(j.Position(), keepNone, func(add func([]byte) error) error {
 					for _, r := range want {
 						if err := add([]byte(r)); err != nil {
 							return err

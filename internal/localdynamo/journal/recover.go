@@ -9,13 +9,31 @@ import (
 	"os"
 )
 
-// Open takes a directory for this process and restores what is in it: it calls
-// entry with each entry of the snapshot, if there is one, then record with each
-// record behind it, in order; what it gives them is theirs only during the call.
-// It returns ErrInUse where another process has the directory, and a
-// *DamageError where acknowledged records would be missing. A torn tail is
-// reported to Options.Log and cut off.
-func Open(o Options, entry, record func([]byte) error) (*Journal, error) {
+// Restore is given what is in a directory: each entry of the snapshot, if there
+// is one, then each record of the logs, in order. What it is given is its own
+// only during the call.
+type Restore struct {
+	Entry func(entry []byte) error
+	// Past is given the records that the snapshot stands for and that were kept.
+	Past func(position uint64, record []byte) error
+	// Record is given those behind it.
+	Record func(position uint64, record []byte) error
+}
+
+func (r *Restore) record(snapshot uint64) func(uint64, []byte) error {
+	return func(position uint64, record []byte) error {
+		if position <= snapshot {
+			return r.Past(position, record)
+		}
+		return r.Record(position, record)
+	}
+}
+
+// Open takes a directory for this process and restores what is in it. It returns
+// ErrInUse where another process has the directory, and a *DamageError where
+// acknowledged records would be missing. A torn tail is reported to Options.Log
+// and cut off.
+func Open(o Options, r Restore) (*Journal, error) {
 	if o.LogBytes <= 0 {
 		o.LogBytes = defaultLogBytes
 	}
@@ -29,7 +47,7 @@ func Open(o Options, entry, record func([]byte) error) (*Journal, error) {
 	j := &Journal{
 		options: o, unlock: unlock, turn: make(chan struct{}, 1), gathering: newGroup(nil), stop: make(chan struct{}),
 	}
-	if err := j.recover(entry, record); err != nil {
+	if err := j.recover(&r); err != nil {
 		return nil, errors.Join(err, unlock())
 	}
 	j.turn <- struct{}{}
@@ -40,7 +58,7 @@ func Open(o Options, entry, record func([]byte) error) (*Journal, error) {
 }
 
 // recover reads the directory and makes the last log ready to be appended to.
-func (j *Journal) recover(entry, record func([]byte) error) error {
+func (j *Journal) recover(r *Restore) error {
 	l, err := j.list()
 	if err = errors.Join(err, j.removeAside()); err != nil {
 		return fmt.Errorf("read the directory %s: %w", j.options.Dir, err)
@@ -48,13 +66,13 @@ func (j *Journal) recover(entry, record func([]byte) error) error {
 	var snapshot, reach uint64
 	if n := len(l.snapshots); n > 0 {
 		snapshot = l.snapshots[n-1]
-		if reach, err = j.readSnapshot(snapshot, entry); err != nil {
+		if reach, err = j.readSnapshot(snapshot, r.Entry); err != nil {
 			return err
 		}
 	} else if len(l.logs) == 0 {
 		return j.begin(1)
 	}
-	next, err := j.readLogs(l.logs, snapshot, record)
+	next, err := j.readLogs(l.logs, snapshot, r.record(snapshot))
 	if err != nil {
 		return err
 	}
@@ -65,16 +83,12 @@ func (j *Journal) recover(entry, record func([]byte) error) error {
 	j.position.Store(next - 1)
 	j.settled.Store(next - 1)
 	j.synced = next - 1
-	return j.cut(snapshot)
+	return j.cut(snapshot, 0) // which logs to keep is known by the next snapshot
 }
 
-// readLogs reads all logs that are needed behind a snapshot and opens the last.
-// It returns the number of the next record.
-func (j *Journal) readLogs(logs []uint64, snapshot uint64, record func([]byte) error) (next uint64, err error) {
-	j.logs = logs
-	for len(logs) > 1 && logs[1] <= snapshot+1 {
-		logs = logs[1:] // the snapshot stands for all of it
-	}
+// readLogs reads all logs and opens the last. It returns the number of the next
+// record.
+func (j *Journal) readLogs(logs []uint64, snapshot uint64, record func(uint64, []byte) error) (next uint64, err error) {
 	if len(logs) == 0 || logs[0] > snapshot+1 {
 		return 0, fmt.Errorf("in %s no log begins at record %d or before: a file is missing", j.options.Dir, snapshot+1)
 	}
@@ -84,14 +98,13 @@ func (j *Journal) readLogs(logs []uint64, snapshot uint64, record func([]byte) e
 			return 0, fmt.Errorf("%s begins with record %d, but the logs before it end with %d: a file is missing",
 				j.path(name(logPrefix, first)), first, next-1)
 		}
-		next, err = j.readLog(first, i == len(logs)-1, func(number uint64, b []byte) error {
-			if number <= snapshot {
-				return nil
-			}
-			return record(b)
-		})
-		if err != nil {
+		j.logs = append(j.logs, log{first: first})
+		before := j.logged.Load()
+		if next, err = j.readLog(first, i == len(logs)-1, record); err != nil {
 			return 0, err
+		}
+		if next <= snapshot+1 {
+			j.logged.Store(before) // the snapshot stands for all of it
 		}
 	}
 	return next, nil
@@ -110,11 +123,11 @@ func (j *Journal) readLog(first uint64, last bool, record func(number uint64, b 
 			err = errors.Join(err, file.Close())
 		}
 	}()
-	r, err := openFrames(file, kindLog, first)
+	r, err := openFrames(file, kindLog, first, readAhead)
 	if err != nil {
 		return 0, err
 	}
-	next, err = readFrames(r, first, record)
+	next, err = readFrames(r, first, j.mark, record)
 	var damage *DamageError
 	if errors.As(err, &damage) && last {
 		err = j.cutTail(file, damage, next)
@@ -136,13 +149,15 @@ func (j *Journal) readLog(first uint64, last bool, record func(number uint64, b 
 	return next, nil
 }
 
+// readAhead is how much of a file is read at a time that is read as a whole.
+const readAhead = 256 << 10
+
 // openFrames checks the begin of a file and stands before its first frame.
-func openFrames(file *os.File, kind fileKind, number uint64) (*frameReader, error) {
+func openFrames(file *os.File, kind fileKind, number uint64, buffer int) (*frameReader, error) {
 	info, err := file.Stat()
 	if err != nil {
 		return nil, err
 	}
-	const buffer = 256 << 10
 	r := &frameReader{src: bufio.NewReaderSize(file, buffer), file: file.Name(), at: headerSize, size: info.Size()}
 	header := make([]byte, headerSize)
 	n, err := io.ReadFull(r.src, header)
@@ -154,8 +169,8 @@ func openFrames(file *os.File, kind fileKind, number uint64) (*frameReader, erro
 
 // readFrames reads frames of records from a number on and returns the number of
 // the record behind them. An error of the last frame read comes with r.at before
-// that frame.
-func readFrames(r *frameReader, next uint64, record func(number uint64, b []byte) error) (uint64, error) {
+// that frame. Before each frame it calls mark with its first record and offset.
+func readFrames(r *frameReader, next uint64, mark func(uint64, int64), record func(number uint64, b []byte) error) (uint64, error) {
 	for {
 		at := r.at
 		f, err := r.next()
@@ -169,6 +184,7 @@ func readFrames(r *frameReader, next uint64, record func(number uint64, b []byte
 			return next, fmt.Errorf("%s: at byte %d is record %d where %d should be: files of two directories are mixed",
 				r.file, at, f.first, next)
 		}
+		mark(next, at)
 		_, err = eachRecord(f.payload, func(b []byte) error {
 			err := record(next, b)
 			next++

@@ -12,18 +12,19 @@ import (
 const snapshotFrame = 64 << 10
 
 // Snapshot writes entries that stand for all records up to a position, and
-// removes the logs that they make needless. write calls add with each entry; it
-// may run while records are appended, and may show of them what it likes: the
+// removes the logs that they make needless, except those with records at keep or
+// behind it, which Read can still show. write calls add with each entry; it may
+// run while records are appended, and may show of them what it likes: the
 // records behind the position are restored after the entries in any case, so
 // restoring one twice must do no harm. Only one call may run at a time. Where it
 // fails nothing has changed.
-func (j *Journal) Snapshot(position uint64, write func(add func(entry []byte) error) error) error {
+func (j *Journal) Snapshot(position, keep uint64, write func(add func(entry []byte) error) error) error {
 	own := name(snapshotPrefix, position)
 	err := j.writeSnapshot(own, position, write)
 	if err != nil {
 		return fmt.Errorf("write the snapshot %s: %w", j.path(own), errors.Join(err, removeIfThere(j.path(own+asideSuffix))))
 	}
-	return j.cut(position)
+	return j.cut(position, keep)
 }
 
 func removeIfThere(path string) error {
@@ -102,7 +103,7 @@ func (j *Journal) readSnapshot(position uint64, entry func([]byte) error) (reach
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	r, err := openFrames(file, kindSnapshot, position)
+	r, err := openFrames(file, kindSnapshot, position, readAhead)
 	if err != nil {
 		return 0, err
 	}
@@ -127,12 +128,15 @@ func (j *Journal) readSnapshot(position uint64, entry func([]byte) error) (reach
 	}
 }
 
-// cut removes the files that a snapshot makes needless.
-func (j *Journal) cut(position uint64) error {
+// cut removes the files that a snapshot makes needless: older snapshots, and the
+// logs that end before both the snapshot's position and the first record to keep.
+// It is the one place that deletes logs, oldest first, so that a crash in between
+// leaves no hole.
+func (j *Journal) cut(position, keep uint64) error {
 	j.mu.Lock()
 	var old []uint64
-	for len(j.logs) > 1 && j.logs[1] <= position+1 {
-		old, j.logs = append(old, j.logs[0]), slices.Clone(j.logs[1:])
+	for len(j.logs) > 1 && j.logs[1].first <= min(position+1, keep) {
+		old, j.logs = append(old, j.logs[0].first), slices.Clone(j.logs[1:])
 	}
 	j.mu.Unlock()
 	l, err := j.list()
