@@ -33,37 +33,31 @@
 // # Glossary
 //
 //   - capacity: the most that a bucket holds, its burst.
-//
 //   - refill: what it regains per period; [Limit.Refilled] counts it from instant 0.
-//
 //   - drawn: the part of that count that is spent or has overflowed.
-//
 //   - window: one limit of one shard at one moment ([Window]): all that a drawn
 //     count is compared with.
-//
 //   - idle: full and overflowing; the next spend sets drawn. Otherwise busy: it
 //     adds to drawn.
-//
 //   - change: what one write does to a drawn count, and the range of counts for
 //     which that is right ([Change]). The range is the write's condition, so that
 //     a writer that knows an old count spoils nothing.
-//
 //   - tally: several operations on one count, composed into one change ([Tally]).
-//
 //   - shard: one of Count equal parts of a bucket ([Shard]).
-//
 //   - share: a shard's part of an amount: floor((amount + Index) / Count). The
 //     shares of all shards sum to the amount exactly (Hermite's identity).
-//
 //   - split level: a shard's Count, a power of two. A split doubles it, and each
-//     shard splits at its own moment:
-//
-//     level 1          0
-//     level 2      0       1           shard 1 was born at level 2, from 0;
-//     level 4    0   2   1   3         2 and 3 at level 4, from 0 and 1
-//
+//     shard splits at its own moment.
 //   - pool: one limit over all the shards of a bucket ([Pool]). It must list all
 //     of them, each at its level, for its answers to be right.
+//
+// A bucket of four shards, and where each of them came from:
+//
+//	level 1          0
+//	               ╱   ╲
+//	level 2      0       1
+//	            ╱ ╲     ╱ ╲
+//	level 4    0   2   1   3
 //
 // # Worked example
 //

@@ -41,12 +41,9 @@ func (p Pool) Available(now Instant) int64 {
 	return debt
 }
 
-// Holds reports whether the bucket holds a cost: of 0, whether some shard is
-// not in debt.
-func (p Pool) Holds(cost int64, now Instant) bool {
-	available := p.Available(now)
-	return available >= cost && available >= 0
-}
+// Holds reports whether the bucket holds a cost, 0 or more: of 0, whether some
+// shard is not in debt.
+func (p Pool) Holds(cost int64, now Instant) bool { return p.Available(now) >= cost }
 
 // RetryAfter is the smallest number of whole milliseconds after which the
 // bucket holds the cost, 0 where it does now; ok is false where it never will,

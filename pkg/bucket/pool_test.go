@@ -99,7 +99,8 @@ func TestGatherLevels(t *testing.T) {
 }
 
 // TestWindowNear checks the moment that a write is planned by: now for a busy
-// shard, the last busy moment for one that went idle within the grace.
+// shard, the moment at which it was just full for one that went idle within the
+// grace. It holds there what it holds now.
 func TestWindowNear(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, s := smallLimit().Draw(t, "limit"), anyShard().Draw(t, "shard")
@@ -107,13 +108,36 @@ func TestWindowNear(t *testing.T) {
 		grace := rapid.Int64Range(0, 3*l.Period).Draw(t, "grace")
 		w := l.Window(s, now)
 		drawn := drawnNear(w).Draw(t, "drawn")
-		want := w
-		for at := now; w.Idle(drawn) && at >= now-bucket.Instant(grace); at-- {
-			if past := l.Window(s, at); !past.Idle(drawn) {
-				want = past
-				break
-			}
+		near := l.WindowNear(s, now, drawn, grace)
+		require.Equal(t, w.Balance(drawn), near.Balance(drawn))
+		require.Equal(t, w.Capacity, near.Capacity)
+
+		wasBusy := false
+		for at := now - bucket.Instant(grace); at <= now; at++ {
+			wasBusy = wasBusy || !l.Window(s, at).Idle(drawn)
 		}
-		require.Equal(t, want, l.WindowNear(s, now, drawn, grace))
+		require.Equal(t, !wasBusy, near.Idle(drawn))
+		if !wasBusy || !w.Idle(drawn) {
+			require.Equal(t, w, near)
+		}
+		require.GreaterOrEqual(t, near.Refilled, l.Window(s, now-bucket.Instant(grace)).Refilled)
+		require.LessOrEqual(t, near.Refilled, w.Refilled)
 	})
+}
+
+// TestWindowNearSurvivesASpend checks what the grace is for: a plan for a shard
+// that has just become full is still right after somebody else's spend.
+func TestWindowNearSurvivesASpend(t *testing.T) {
+	l := bucket.Limit{Name: "l", Capacity: 10, Refill: 3, Period: 1}
+	now, drawn := bucket.Instant(1000), l.Window(bucket.Whole(), 999).Full()+1
+	plan := func(w bucket.Window, cost int64) bucket.Change {
+		tally := bucket.NewTally(w, drawn)
+		require.True(t, tally.Spend(cost))
+		return tally.Change()
+	}
+	near := l.WindowNear(bucket.Whole(), now, drawn, 1)
+	theirs := plan(near, 4)
+	require.True(t, plan(near, 6).Holds(theirs.Apply(drawn)))
+	require.False(t, plan(near, 7).Holds(theirs.Apply(drawn)))
+	require.False(t, plan(l.Window(bucket.Whole(), now), 1).Holds(theirs.Apply(drawn)))
 }

@@ -20,20 +20,18 @@ func (l Limit) Window(s Shard, now Instant) Window {
 }
 
 // WindowNear is the window to plan a write by when others may write too. A shard
-// that went idle at most grace milliseconds ago is looked at as of the moment
-// before: there it is busy, and what others spend meanwhile keeps it busy, so
-// that the plan stays right; as of now it is idle, and the first spend of
-// somebody else makes it busy. Planning in the past adds at most grace × rate to
-// what is admitted, as a clock that is behind by grace does.
+// that went idle at most grace milliseconds ago is looked at as of the moment at
+// which it was just full: there it is busy and holds as much as now, and what
+// others spend meanwhile keeps it busy, so that the plan stays right; as of now it
+// is idle, and the first spend of somebody else makes it busy. Planning in the past
+// adds at most grace × rate to what is admitted, as a clock that is behind by grace
+// does.
 func (l Limit) WindowNear(s Shard, now Instant, drawn, grace int64) Window {
 	w := l.Window(s, now)
-	if !w.Idle(drawn) {
+	if !w.Idle(drawn) || l.Window(s, now-Instant(grace)).Idle(drawn) {
 		return w
 	}
-	if busy := l.fullAt(s, drawn+1) - 1; busy >= now-Instant(grace) {
-		return l.Window(s, busy)
-	}
-	return w
+	return Window{Refilled: drawn + w.Capacity, Capacity: w.Capacity}
 }
 
 // fullAt is the least instant at which a shard of this drawn count is full.

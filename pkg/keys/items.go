@@ -138,7 +138,8 @@ func (v Version) Indexes() Indexes { return listed(v.Namespace, v.Key(), "VERSIO
 func (v Version) Valid() bool { return validNamespace(v.Namespace) }
 
 // Audit is one audit event. ID is the entity it is about, or [AuditSystem], or
-// [AuditResource] of a resource. AtMs is when, in Unix milliseconds; Sequence
+// [AuditResource] of a resource; in the registry, [AuditNamespace] of a namespace
+// or [AuditLeaseKeys]. AtMs is when, in Unix milliseconds; Sequence
 // tells the events of one namespace apart and puts them in order.
 type Audit struct {
 	Namespace, ID  string
@@ -147,6 +148,9 @@ type Audit struct {
 
 // AuditResource is the audit id of changes to a resource's level.
 func AuditResource(resource string) string { return "$RESOURCE:" + resource }
+
+// AuditNamespace is the audit id, in the registry, of changes to a namespace.
+func AuditNamespace(name string) string { return "$NAMESPACE:" + name }
 
 // Times of audit keys have a fixed width, so that they sort by time.
 const (
@@ -159,9 +163,13 @@ func (a Audit) Key() Key {
 	return Key{auditPK(a.Namespace, a.ID), "#AUDIT#" + a.moment()}
 }
 
-// Indexes implements Item.
+// Indexes implements Item. GSI1 lists the events of a namespace in their order,
+// the registry's too: they all pass through one [AuditSeq], so that they are few
+// enough for one partition.
 func (a Audit) Indexes() Indexes {
-	return listed(a.Namespace, a.Key(), "AUDIT#"+a.ID+"#"+a.moment())
+	in := listed(a.Namespace, a.Key(), "AUDIT#"+a.ID+"#"+a.moment())
+	in.GSI1 = &Key{auditPK(a.Namespace, ""), "AUDIT#" + a.moment()}
+	return in
 }
 
 // Valid implements Item.
@@ -170,9 +178,9 @@ func (a Audit) Valid() bool {
 		a.AtMs >= 0 && a.AtMs <= maxAuditMs && a.Sequence >= 0
 }
 
-func (a Audit) moment() string {
-	return time.UnixMilli(a.AtMs).UTC().Format(auditTime) + "#" + fmt.Sprintf("%019d", a.Sequence)
-}
+func (a Audit) moment() string { return auditMoment(a.AtMs) + "#" + fmt.Sprintf("%019d", a.Sequence) }
+
+func auditMoment(atMs int64) string { return time.UnixMilli(atMs).UTC().Format(auditTime) }
 
 // AuditSeq is the counter that numbers the audit events of a namespace.
 type AuditSeq struct{ Namespace string }
@@ -198,6 +206,19 @@ func (LeaseKey) Indexes() Indexes { return Indexes{} }
 
 // Valid implements Item.
 func (l LeaseKey) Valid() bool { return validPart(l.ID) }
+
+// AuditKey is a key that seals audit events. It is in no index, and no event
+// carries it.
+type AuditKey struct{ ID string }
+
+// Key implements Item.
+func (a AuditKey) Key() Key { return Key{systemPK(Registry), "#AUDIT_KEY#" + a.ID} }
+
+// Indexes implements Item.
+func (AuditKey) Indexes() Indexes { return Indexes{} }
+
+// Valid implements Item.
+func (a AuditKey) Valid() bool { return validPart(a.ID) }
 
 // NamespaceName is the registry's item that gives the id of a named namespace.
 type NamespaceName struct{ Name string }

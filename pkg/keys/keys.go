@@ -20,6 +20,10 @@ const (
 	// AuditSystem is the audit id of changes to a namespace's system level.
 	AuditSystem = "$SYSTEM"
 
+	// AuditLeaseKeys is the audit id, in the registry, of changes to the keys that
+	// sign leases.
+	AuditLeaseKeys = "$LEASE_KEYS"
+
 	// Spread is over how many partitions of GSI2 and GSI4 items are laid.
 	Spread = 16
 )

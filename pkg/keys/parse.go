@@ -94,6 +94,8 @@ func parseSystem(namespace, sk string) Item {
 		return AuditSeq{namespace}
 	case len(part) == 3 && part[1] == "LEASE_KEY":
 		return LeaseKey{part[2]}
+	case len(part) == 3 && part[1] == "AUDIT_KEY":
+		return AuditKey{part[2]}
 	case len(part) == 3 && part[1] == "NAMESPACE":
 		return NamespaceName{part[2]}
 	case len(part) == 3 && part[1] == "NSID":

@@ -1,22 +1,32 @@
 package keys
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+)
 
-// Query is one partition of the table or of an index, and what the sort keys
-// asked for begin with; empty means all of them.
-type Query struct{ PK, SKPrefix string }
+// Query is one partition of the table or of an index, and which of its sort
+// keys are asked for: those that begin with SKPrefix and, if SKTo is set, are
+// from SKFrom to SKTo, both included.
+type Query struct{ PK, SKPrefix, SKFrom, SKTo string }
+
+// Lists reports whether a row of the table or index is one of those asked for.
+func (q Query) Lists(row Key) bool {
+	return row.PK == q.PK && strings.HasPrefix(row.SK, q.SKPrefix) &&
+		(q.SKTo == "" || q.SKFrom <= row.SK && row.SK <= q.SKTo)
+}
 
 // Queries of the table.
 
 // ConfigsOf finds the configs of an entity.
 func ConfigsOf(namespace, entity string) Query {
-	return Query{entityPK(namespace, entity), "#CONFIG#"}
+	return Query{PK: entityPK(namespace, entity), SKPrefix: "#CONFIG#"}
 }
 
 // UsageOf finds the usage snapshots of an entity; resource, and then window,
 // narrow it and may be empty.
 func UsageOf(namespace, entity, resource, window string) Query {
-	q := Query{entityPK(namespace, entity), "#USAGE#"}
+	q := Query{PK: entityPK(namespace, entity), SKPrefix: "#USAGE#"}
 	if resource != "" {
 		q.SKPrefix += resource + "#"
 		if window != "" {
@@ -26,15 +36,43 @@ func UsageOf(namespace, entity, resource, window string) Query {
 	return q
 }
 
+// UsageBetween narrows UsageOf, of a resource and a window, to the starts from
+// and to, both included.
+func UsageBetween(q Query, from, to string) Query {
+	q.SKFrom, q.SKTo = q.SKPrefix+from, q.SKPrefix+to
+	return q
+}
+
+// UsageOfOverrides finds the usage snapshots of what an entity spent of a
+// resource under limits that requests brought themselves (see
+// [OverrideResource]), of all windows.
+func UsageOfOverrides(namespace, entity, resource string) Query {
+	return Query{PK: entityPK(namespace, entity), SKPrefix: "#USAGE#" + OverrideResource(resource, "")}
+}
+
 // AuditOf finds the audit events of an entity or level (see [Audit]), oldest
 // first.
-func AuditOf(namespace, id string) Query { return Query{auditPK(namespace, id), "#AUDIT#"} }
+func AuditOf(namespace, id string) Query {
+	return Query{PK: auditPK(namespace, id), SKPrefix: "#AUDIT#"}
+}
+
+// AuditBetween narrows AuditOf or AuditEvents to the times fromMs to toMs, in
+// Unix milliseconds, both included; what lies beyond the times of audit events
+// is cut off.
+func AuditBetween(q Query, fromMs, toMs int64) Query {
+	q.SKFrom = q.SKPrefix + auditMoment(min(max(fromMs, 0), maxAuditMs))
+	q.SKTo = q.SKPrefix + auditMoment(min(max(toMs, 0), maxAuditMs)) + "$" // '$' is behind '#'
+	return q
+}
+
+// AuditKeys finds the keys that seal audit events.
+func AuditKeys() Query { return Query{PK: systemPK(Registry), SKPrefix: "#AUDIT_KEY#"} }
 
 // LeaseKeys finds the keys that sign leases.
-func LeaseKeys() Query { return Query{systemPK(Registry), "#LEASE_KEY#"} }
+func LeaseKeys() Query { return Query{PK: systemPK(Registry), SKPrefix: "#LEASE_KEY#"} }
 
 // Namespaces finds all namespaces by name, in order.
-func Namespaces() Query { return Query{systemPK(Registry), "#NAMESPACE#"} }
+func Namespaces() Query { return Query{PK: systemPK(Registry), SKPrefix: "#NAMESPACE#"} }
 
 // ResolveConfigs are the config items that can hold the limits of an entity for
 // a resource, the level that wins first.
@@ -51,7 +89,19 @@ func ResolveConfigs(namespace, entity, resource string) [4]Key {
 
 // ChildrenOf finds, in GSI1, the entities whose parent this is.
 func ChildrenOf(namespace, parent string) Query {
-	return Query{parentPK(namespace, parent), "CHILD#"}
+	return Query{PK: parentPK(namespace, parent), SKPrefix: "CHILD#"}
+}
+
+// ParentOf is the parent that a query of ChildrenOf asks for; ok is false for
+// any other query.
+func ParentOf(q Query) (parent string, ok bool) {
+	_, parent, ok = strings.Cut(q.PK, "/PARENT#")
+	return parent, ok
+}
+
+// AuditEvents finds, in GSI1, all audit events of a namespace, oldest first.
+func AuditEvents(namespace string) Query {
+	return Query{PK: auditPK(namespace, ""), SKPrefix: "AUDIT#"}
 }
 
 // CapacityPartitions are the partitions of GSI2 that together list all bucket
@@ -66,7 +116,7 @@ func CapacityPartitions(namespace, resource string) [Spread]string {
 
 // BucketsOf finds, in GSI3, all bucket shards of an entity.
 func BucketsOf(namespace, entity string) Query {
-	return Query{entityPK(namespace, entity), "BUCKET#"}
+	return Query{PK: entityPK(namespace, entity), SKPrefix: "BUCKET#"}
 }
 
 // EntitiesWithConfig finds, in GSI3, the entities with limits of their own for
@@ -91,4 +141,5 @@ const (
 	Configs         = "CONFIG#"
 	EntityConfigs   = "CONFIG#ENTITY#"
 	ResourceConfigs = "CONFIG#RESOURCE#"
+	Entities        = "ENTITY#"
 )
