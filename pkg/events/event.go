@@ -1,0 +1,132 @@
+package events
+
+import (
+	"encoding/json"
+
+	"github.com/tidegate/tidegate/pkg/keys"
+)
+
+// Kind is what an event tells of.
+type Kind string
+
+// The kinds.
+const (
+	KindBucket    Kind = "bucket"    // a bucket shard
+	KindConfig    Kind = "config"    // limits and policies of one level
+	KindEntity    Kind = "entity"    // an entity's own item
+	KindAudit     Kind = "audit"     // an audit event
+	KindNamespace Kind = "namespace" // a name in the registry
+)
+
+// versions are the kinds with the version of their images that this release
+// writes and reads. A change of meaning raises it; a new field does not.
+func versions() map[Kind]int {
+	return map[Kind]int{KindBucket: 1, KindConfig: 1, KindEntity: 1, KindAudit: 1, KindNamespace: 1}
+}
+
+// Kinds lists all kinds.
+func Kinds() []Kind { return []Kind{KindBucket, KindConfig, KindEntity, KindAudit, KindNamespace} }
+
+// Event is one change of one item. Exactly one of the changes is set, that of
+// the event's kind.
+type Event struct {
+	Position Position
+	AtMs     int64 // when the item was changed, Unix milliseconds; DynamoDB tells whole seconds
+	Expired  bool  // the item's ttl had passed, and DynamoDB deleted it
+	Key      keys.Item
+
+	Bucket    *Change[Bucket]
+	Config    *Change[Config]
+	Entity    *Change[Entity]
+	Audit     *Change[Audit]
+	Namespace *Change[Namespace]
+}
+
+// Kind is the event's kind, empty where no change is set.
+func (e *Event) Kind() Kind {
+	switch {
+	case e.Bucket != nil:
+		return KindBucket
+	case e.Config != nil:
+		return KindConfig
+	case e.Entity != nil:
+		return KindEntity
+	case e.Audit != nil:
+		return KindAudit
+	case e.Namespace != nil:
+		return KindNamespace
+	}
+	return ""
+}
+
+// Change is an item before and after. Old is nil for an item that was made, New
+// for one that was deleted.
+type Change[T any] struct {
+	Old *T `json:"old,omitempty"`
+	New *T `json:"new,omitempty"`
+}
+
+func (c *Change[T]) empty() bool { return c.Old == nil && c.New == nil }
+
+// Bucket is the image of a bucket shard. Amounts are millitokens.
+type Bucket struct {
+	ShardCount  int           `json:"shard_count"`    // the shard's split level
+	Want        int           `json:"want,omitempty"` // on shard 0: how many shards are wanted
+	Limits      []BucketLimit `json:"limits"`         // by name
+	Fingerprint string        `json:"cfg"`            // of the settings that the item was last synced to
+	Cascade     bool          `json:"cascade,omitempty"`
+	Parent      string        `json:"parent,omitempty"`
+	Acquires    int64         `json:"acquires"`    // admitted, cumulative
+	WriteUnits  int64         `json:"write_units"` // write capacity units that the item has cost, cumulative
+	ExpiresAt   int64         `json:"expires_at,omitempty"`
+}
+
+// BucketLimit is one limit of a bucket shard; its settings are those of the
+// whole bucket.
+type BucketLimit struct {
+	Name     string `json:"name"`
+	Capacity int64  `json:"capacity_milli"`
+	Refill   int64  `json:"refill_milli"`
+	PeriodMs int64  `json:"period_ms"`
+	Drawn    int64  `json:"drawn_milli"`
+	Consumed int64  `json:"consumed_milli"` // net, cumulative
+}
+
+// Config is the image of a config item: what governs acquires. Which manifest
+// manages the limits and how long audit events are kept are not in it, for they
+// matter when an item is written alone; a change of them has two images that differ
+// by the version. Amounts are whole tokens, as on the wire of requests.
+type Config struct {
+	Limits        []ConfigLimit `json:"limits"`
+	OnUnavailable string        `json:"on_unavailable,omitempty"`
+	Version       int64         `json:"version"`
+}
+
+// ConfigLimit is one stored limit.
+type ConfigLimit struct {
+	Name                string `json:"name"`
+	Capacity            int64  `json:"capacity"`
+	RefillAmount        int64  `json:"refill_amount"`
+	RefillPeriodSeconds int64  `json:"refill_period_seconds"`
+}
+
+// Entity is the image of an entity item.
+type Entity struct {
+	Name     string            `json:"name,omitempty"`
+	Parent   string            `json:"parent,omitempty"`
+	Cascade  bool              `json:"cascade,omitempty"`
+	Metadata map[string]string `json:"metadata,omitempty"`
+	Version  int64             `json:"version"`
+}
+
+// Namespace is the image of a name in the registry.
+type Namespace struct {
+	ID        string `json:"id"`
+	DeletedMs int64  `json:"deleted_ms,omitempty"` // Unix milliseconds; 0 while it is in use
+}
+
+// Audit is the image of an audit event: a change that somebody made. The key
+// says what it is about, when it was, and its number in the namespace.
+type Audit struct {
+	Record json.RawMessage `json:"record"` // the event as the audit verbs show it
+}

@@ -1,0 +1,129 @@
+package events
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/tidegate/tidegate/pkg/keys"
+)
+
+// LoadSubject is where admission nodes tell once a second what they are asked for.
+// Nobody keeps it, and nobody has to hear it: what is lost was old in a second.
+const LoadSubject = "tidegate.load.v1"
+
+// LoadEvery is how often a node reports, in milliseconds. A bucket shard that was
+// asked for little since the last report is left out of the next.
+const LoadEvery = 1000
+
+// MaxLoads is how many bucket shards one report tells of at most; a node that has
+// more to tell sends several.
+const MaxLoads = 500
+
+// loadVersion is that of the JSON form.
+const loadVersion = 1
+
+// LoadReport is what one admission node was asked for in a time that has just
+// passed, and what the change feed does not show of it.
+type LoadReport struct {
+	Node   string // random, of its start
+	FromMs int64  // Unix milliseconds by the store's clock
+	ToMs   int64
+	Loads  []Load
+}
+
+// Load is what one bucket shard was asked for in the time of a report. Requests,
+// Denied and Costs are of the whole bucket and told with shard 0.
+type Load struct {
+	Key keys.Bucket
+	// FailedUnits are write units that were asked of the shard in vain and that no
+	// image shows: throttled writes, and refused ones that no write since has counted.
+	FailedUnits int64
+	Requests    int64 // acquires that arrived
+	Denied      int64 // of these, because the bucket was short
+	// Costs are by limit what 99 of 100 recent requests cost at most, in whole
+	// tokens. Empty where too few arrived to tell.
+	Costs map[string]int64
+}
+
+// jsonLoads and jsonLoad are the JSON form.
+type jsonLoads struct {
+	Version int        `json:"v"`
+	Node    string     `json:"node"`
+	FromMs  int64      `json:"from_ms"`
+	ToMs    int64      `json:"to_ms"`
+	Loads   []jsonLoad `json:"loads"`
+}
+
+type jsonLoad struct {
+	PK          string           `json:"pk"`
+	FailedUnits int64            `json:"failed_units,omitempty"`
+	Requests    int64            `json:"requests,omitempty"`
+	Denied      int64            `json:"denied,omitempty"`
+	Costs       map[string]int64 `json:"costs,omitempty"`
+}
+
+// EncodeLoad is the report's JSON. It fails for one that DecodeLoad would not take.
+func EncodeLoad(r *LoadReport) ([]byte, error) {
+	if err := r.check(); err != nil {
+		return nil, fmt.Errorf("encode load report: %w", err)
+	}
+	x := jsonLoads{Version: loadVersion, Node: r.Node, FromMs: r.FromMs, ToMs: r.ToMs, Loads: make([]jsonLoad, len(r.Loads))}
+	for i, l := range r.Loads {
+		x.Loads[i] = jsonLoad{PK: l.Key.Key().PK, FailedUnits: l.FailedUnits, Requests: l.Requests, Denied: l.Denied, Costs: l.Costs}
+	}
+	data, err := json.Marshal(x)
+	if err != nil {
+		return nil, fmt.Errorf("encode load report: %w", err)
+	}
+	return data, nil
+}
+
+// DecodeLoad reads a report. Its error is ErrUnknownVersion or ErrMalformed; either
+// way it is dropped, because the next one is a second away.
+func DecodeLoad(data []byte) (*LoadReport, error) {
+	var x jsonLoads
+	if err := json.Unmarshal(data, &x); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	if x.Version > loadVersion {
+		return nil, fmt.Errorf("%w: a load report has version %d, known is %d", ErrUnknownVersion, x.Version, loadVersion)
+	}
+	if x.Version < 1 {
+		return nil, fmt.Errorf("%w: a load report has version %d", ErrMalformed, x.Version)
+	}
+	r := &LoadReport{Node: x.Node, FromMs: x.FromMs, ToMs: x.ToMs, Loads: make([]Load, len(x.Loads))}
+	for i, l := range x.Loads {
+		item, err := keys.Parse(keys.Key{PK: l.PK, SK: keys.Bucket{}.Key().SK})
+		key, isBucket := item.(keys.Bucket)
+		if err != nil || !isBucket {
+			return nil, fmt.Errorf("%w: a load report tells of %.300q, which is no bucket shard", ErrMalformed, l.PK)
+		}
+		r.Loads[i] = Load{Key: key, FailedUnits: l.FailedUnits, Requests: l.Requests, Denied: l.Denied, Costs: l.Costs}
+	}
+	return r, r.check()
+}
+
+// check refuses what no node says.
+func (r *LoadReport) check() error {
+	bad := func(problem string) error { return fmt.Errorf("%w: a load report %s", ErrMalformed, problem) }
+	switch {
+	case r.ToMs < r.FromMs:
+		return bad("ends before it begins")
+	case len(r.Loads) > MaxLoads:
+		return bad(fmt.Sprintf("tells of %d bucket shards, at most are %d", len(r.Loads), MaxLoads))
+	}
+	for _, l := range r.Loads {
+		if l.FailedUnits < 0 || l.Requests < 0 || l.Denied < 0 {
+			return bad("counts less than nothing")
+		}
+		for _, tokens := range l.Costs {
+			if tokens < 0 {
+				return bad("says that requests cost less than nothing")
+			}
+		}
+		if !l.Key.Valid() {
+			return bad("tells of what is no bucket shard")
+		}
+	}
+	return nil
+}

@@ -1,0 +1,54 @@
+package events
+
+import (
+	"fmt"
+	"strings"
+)
+
+// sequenceDigits is how many digits DynamoDB's sequence numbers have at most (21
+// to 40, says its API reference), so that padded ones sort as text.
+const sequenceDigits = 40
+
+// Position is where in the table's stream an event comes from. Its text sorts
+// by time for the changes of one item, and names an event.
+type Position struct{ text string }
+
+// NewPosition joins a stream's label and a sequence number. It fails for what
+// DynamoDB does not give: a label that is empty or has a slash, a sequence number
+// that is not 1 to 40 digits.
+func NewPosition(label, sequence string) (Position, error) {
+	if label == "" || strings.Contains(label, "/") || sequence == "" || len(sequence) > sequenceDigits ||
+		strings.Trim(sequence, "0123456789") != "" {
+		return Position{}, fmt.Errorf("%.100q and %.100q are no stream label and sequence number", label, sequence)
+	}
+	return Position{label + "/" + strings.Repeat("0", sequenceDigits-len(sequence)) + sequence}, nil
+}
+
+// ParsePosition reads the text of a position.
+func ParsePosition(text string) (Position, error) {
+	label, sequence, _ := strings.Cut(text, "/")
+	p, err := NewPosition(label, sequence)
+	if err != nil || p.text != text {
+		return Position{}, fmt.Errorf("%.150q is no position", text)
+	}
+	return p, nil
+}
+
+// String is the stream's label, a slash, and the sequence number padded to 40
+// digits; empty for the zero Position.
+func (p Position) String() string { return p.text }
+
+// Label is the stream's: when it was enabled.
+func (p Position) Label() string {
+	label, _, _ := strings.Cut(p.text, "/")
+	return label
+}
+
+// Sequence is the sequence number as DynamoDB writes it.
+func (p Position) Sequence() string {
+	_, sequence, _ := strings.Cut(p.text, "/")
+	if trimmed := strings.TrimLeft(sequence, "0"); trimmed != "" || sequence == "" {
+		return trimmed
+	}
+	return "0"
+}

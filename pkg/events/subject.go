@@ -1,0 +1,97 @@
+package events
+
+import (
+	"encoding/base64"
+	"fmt"
+	"hash/fnv"
+	"strconv"
+	"strings"
+
+	"github.com/tidegate/tidegate/pkg/keys"
+)
+
+// The feed's names.
+const (
+	// StreamName is the JetStream stream that holds events and checkpoints.
+	StreamName = "TIDEGATE_CHANGES"
+	// Lanes is how many lanes a kind has. It is recorded in the stream's metadata
+	// under LanesMetadata: consumers of another number would look in other lanes.
+	Lanes         = 64
+	LanesMetadata = "tidegate-lanes"
+
+	// ChangesAll and CheckpointsAll match every event and every checkpoint.
+	ChangesAll     = changesPrefix + ">"
+	CheckpointsAll = checkpointPrefix + ">"
+
+	changesPrefix    = "tidegate.changes.v1."
+	checkpointPrefix = "tidegate.checkpoint.v1."
+	deadPrefix       = "tidegate.dlq.v1."
+)
+
+// Subject is where events of a kind and a lane are published.
+func Subject(kind Kind, lane int) string {
+	return changesPrefix + string(kind) + "." + strconv.Itoa(lane)
+}
+
+// KindSubject matches the events of a kind in all lanes.
+func KindSubject(kind Kind) string { return changesPrefix + string(kind) + ".*" }
+
+// ParseSubject takes an event's subject apart.
+func ParseSubject(subject string) (kind Kind, lane int, err error) {
+	rest, ok := strings.CutPrefix(subject, changesPrefix)
+	name, number, cut := strings.Cut(rest, ".")
+	lane, errLane := strconv.Atoi(number)
+	if !ok || !cut || name == "" || errLane != nil || lane < 0 || lane >= Lanes || Subject(Kind(name), lane) != subject {
+		return "", 0, fmt.Errorf("%.200q is no subject of the change feed", subject)
+	}
+	return Kind(name), lane, nil
+}
+
+// CheckpointSubject is where the checkpoint of a stream shard is kept. Stream
+// shards have names that are no subject tokens, so that it is encoded.
+func CheckpointSubject(streamShard string) string {
+	return checkpointPrefix + base64.RawURLEncoding.EncodeToString([]byte(streamShard))
+}
+
+// ParseCheckpointSubject gives the stream shard of a checkpoint.
+func ParseCheckpointSubject(subject string) (streamShard string, err error) {
+	token, ok := strings.CutPrefix(subject, checkpointPrefix)
+	name, errName := base64.RawURLEncoding.Strict().DecodeString(token)
+	if !ok || errName != nil || len(name) == 0 {
+		return "", fmt.Errorf("%.200q is no subject of a checkpoint", subject)
+	}
+	return string(name), nil
+}
+
+// DeadLetters is where a service puts what it cannot apply.
+func DeadLetters(service string) string { return deadPrefix + service }
+
+// DeadLettersAll matches the dead letters of all services.
+const DeadLettersAll = deadPrefix + ">"
+
+// Lane is the lane of an item's events: the 64-bit FNV-1a hash of its partition
+// key modulo Lanes, that of a bucket without the shard, so that all shards of a
+// bucket are in one lane.
+func Lane(key keys.Item) int {
+	pk := key.Key().PK
+	if _, isBucket := key.(keys.Bucket); isBucket {
+		pk = pk[:strings.LastIndexByte(pk, '#')]
+	}
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(pk)) // never fails
+	return int(h.Sum64() % Lanes)
+}
+
+// ReplaysAll matches every dead letter that is on its way to its service again.
+const ReplaysAll = replayPrefix + ">"
+
+const replayPrefix = "tidegate.replay.v1."
+
+// ReplaySubject is where a dead letter of a service goes to be tried again, in
+// its lane and by that service alone.
+func ReplaySubject(service string, lane int) string {
+	return replayPrefix + service + "." + strconv.Itoa(lane)
+}
+
+// Replays matches the dead letters that are given to a service again.
+func Replays(service string) string { return replayPrefix + service + ".*" }
