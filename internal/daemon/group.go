@@ -22,6 +22,10 @@ type Component struct {
 	// what there is and returns nil; when abort ends it leaves that too. To return
 	// before stop has ended is a failure, with or without an error.
 	Run func(stop, abort context.Context, ready func()) error
+
+	// Beside says that neither it nor the component before it needs the other to
+	// stop: both are told at once.
+	Beside bool
 }
 
 // ErrEnded says that a component ended that nobody had asked to.
@@ -60,15 +64,16 @@ const (
 
 // task is a component that was started.
 type task struct {
-	name  string
-	stop  context.CancelFunc
-	ready chan struct{}
-	ended chan struct{}
-	err   error // written before ended is closed
+	name   string
+	beside bool
+	stop   context.CancelFunc
+	ready  chan struct{}
+	ended  chan struct{}
+	err    error // written before ended is closed
 }
 
 // NewGroup makes a group of components that start in this order and stop in
-// reverse.
+// reverse, those with Component.Beside together with the one before.
 func NewGroup(o GroupOptions, components ...Component) *Group {
 	if o.StopTimeout == 0 {
 		o.StopTimeout = defaultStopTimeout
@@ -127,7 +132,7 @@ func (g *Group) startAll(stop, abort context.Context, fell chan<- struct{}, runn
 // later than others'.
 func (g *Group) start(abort context.Context, c Component, fell chan<- struct{}, running *conc.WaitGroup) *task {
 	stop, stopNow := context.WithCancel(abort)
-	t := &task{name: c.Name, stop: stopNow, ready: make(chan struct{}), ended: make(chan struct{})}
+	t := &task{name: c.Name, beside: c.Beside, stop: stopNow, ready: make(chan struct{}), ended: make(chan struct{})}
 	g.mu.Lock()
 	g.tasks = append(g.tasks, t)
 	g.mu.Unlock()
@@ -169,9 +174,16 @@ func (g *Group) stopAll(abort context.Context, abortAll func()) error {
 	g.mu.Lock()
 	tasks := g.tasks
 	g.mu.Unlock()
+	told := len(tasks) // the first of those that were told and waited for
 	for i := len(tasks) - 1; i >= 0; i-- {
 		tasks[i].stop()
-		<-tasks[i].ended
+		if i > 0 && tasks[i].beside {
+			continue
+		}
+		for _, t := range tasks[i:told] {
+			<-t.ended
+		}
+		told = i
 	}
 	var errs []error
 	for _, t := range tasks {

@@ -43,10 +43,11 @@ type part struct {
 	fails        func() // where set, what it does instead of serving
 	failure      error  // what it then returns
 	deaf         bool   // it finishes its work whatever abort says
+	beside       bool
 }
 
 func (p part) component(d *diary) daemon.Component {
-	return daemon.Component{Name: p.name, Run: func(stop, abort context.Context, ready func()) error {
+	return daemon.Component{Name: p.name, Beside: p.beside, Run: func(stop, abort context.Context, ready func()) error {
 		defer d.write(p.name + ".ended")
 		d.write(p.name + ".begun")
 		time.Sleep(p.start)
@@ -211,6 +212,25 @@ func TestPanicsAreErrors(t *testing.T) {
 }
 
 // All failures are told, not only the first.
+// Parts that do not need each other stop within the time of the slowest, after
+// those that need them and before those that they need.
+func TestPartsStopSideBySide(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		did, took, err := run(t, new(bytes.Buffer), time.Minute, 0,
+			part{name: "a", drain: time.Second},
+			part{name: "b", drain: 2 * time.Second}, part{name: "c", drain: 3 * time.Second, beside: true}, part{name: "d", drain: time.Second, beside: true},
+			part{name: "e", drain: time.Second})
+		require.NoError(t, err)
+		require.Equal(t, time.Minute+5*time.Second, took, "e, then c beside b and d, then a")
+		require.Regexp(t, `e\.stop e\.ended ([bcd]\.stop ){3}d\.ended b\.ended c\.ended a\.stop a\.ended$`, did)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		did, _, err := run(t, new(bytes.Buffer), time.Minute, 0, part{name: "a", drain: time.Second, beside: true})
+		require.NoError(t, err)
+		require.Equal(t, "a.begun a.ready a.stop a.ended", did, "the first has nothing beside it, and is waited for")
+	})
+}
+
 func TestErrorsAreJoined(t *testing.T) {
 	first, second := errors.New("first"), errors.New("second")
 	late := daemon.Component{Name: "late", Run: func(stop, _ context.Context, ready func()) error {
