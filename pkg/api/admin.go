@@ -14,6 +14,12 @@ type LimitsLevel struct {
 	LimitsTarget
 	Limits        []Limit `json:"limits"`
 	OnUnavailable Policy  `json:"on_unavailable,omitempty"`
+	// Manifest names the manifest that set the limits; empty where they were set
+	// by hand.
+	Manifest string `json:"manifest,omitempty"`
+	// AuditRetentionDays is how long audit events are kept, where it is stored;
+	// the system level alone has it.
+	AuditRetentionDays int64 `json:"audit_retention_days,omitempty"`
 	// Version counts the changes of the level, from 1.
 	Version int64 `json:"config_version"`
 }
@@ -24,6 +30,12 @@ type LimitsSetRequest struct {
 	LimitsTarget
 	Limits        []Limit `json:"limits"`
 	OnUnavailable Policy  `json:"on_unavailable,omitempty"`
+	// Manifest names the manifest that sets the limits, and manages the level
+	// from then on; empty: nobody does.
+	Manifest string `json:"manifest,omitempty"`
+	// IfVersion refuses the change with the code conflict unless the level has
+	// this version, 0 for one that is not stored; nil: whatever it has.
+	IfVersion *int64 `json:"if_version,omitempty"`
 }
 
 // LimitsGetRequest asks for one level. The reply is a [LimitsLevel], or the
@@ -32,7 +44,11 @@ type LimitsGetRequest struct{ LimitsTarget }
 
 // LimitsDeleteRequest takes all limits from a level, so that the next one
 // holds. A level without any gives the code not_found.
-type LimitsDeleteRequest struct{ LimitsTarget }
+type LimitsDeleteRequest struct {
+	LimitsTarget
+	// IfVersion is as in LimitsSetRequest.
+	IfVersion *int64 `json:"if_version,omitempty"`
+}
 
 // LimitsDeleteReply confirms a deletion.
 type LimitsDeleteReply struct {

@@ -19,8 +19,17 @@ const (
 	CodeInvalidAmount    Code = "invalid_amount"
 	CodeInvalidLimit     Code = "invalid_limit"
 	CodeInvalidPolicy    Code = "invalid_policy"
+	CodeInvalidManifest  Code = "invalid_manifest"
 	CodeInvalidTimeout   Code = "invalid_timeout"
 	CodeInvalidCursor    Code = "invalid_cursor"
+	CodeInvalidID        Code = "invalid_id"
+	CodeInvalidAction    Code = "invalid_action"
+	CodeInvalidTime      Code = "invalid_time"
+	CodeInvalidWindow    Code = "invalid_window"
+	CodeInvalidName      Code = "invalid_name"
+	CodeInvalidMetadata  Code = "invalid_metadata"
+	CodeInvalidParent    Code = "invalid_parent"
+	CodeInvalidVersion   Code = "invalid_version"
 	CodeUnknownLimit     Code = "unknown_limit"
 	CodeNoLimits         Code = "no_limits"
 	CodeTooManyLimits    Code = "too_many_limits"
@@ -36,6 +45,8 @@ const (
 	CodeDeadlineExceeded Code = "deadline_exceeded"
 	CodeLeaseConflict    Code = "lease_conflict"
 	CodeConflict         Code = "conflict"
+	CodeAlreadyExists    Code = "already_exists"
+	CodeHasChildren      Code = "has_children"
 	CodeInternal         Code = "internal"
 	CodeOverloaded       Code = "overloaded"
 	CodeUnavailable      Code = "unavailable"
@@ -46,11 +57,13 @@ func Codes() []Code {
 	return slices.Clone([]Code{
 		CodeMalformedJSON, CodeUnknownField, CodeMissingField, CodeWrongType,
 		CodeInvalidEntity, CodeInvalidResource, CodeInvalidNamespace, CodeInvalidLimitName,
-		CodeInvalidAmount, CodeInvalidLimit, CodeInvalidPolicy, CodeInvalidTimeout, CodeInvalidCursor,
+		CodeInvalidAmount, CodeInvalidLimit, CodeInvalidPolicy, CodeInvalidManifest, CodeInvalidTimeout, CodeInvalidCursor,
+		CodeInvalidID, CodeInvalidAction, CodeInvalidTime, CodeInvalidWindow,
+		CodeInvalidName, CodeInvalidMetadata, CodeInvalidParent, CodeInvalidVersion,
 		CodeUnknownLimit, CodeNoLimits, CodeTooManyLimits, CodeEmptyConsume,
 		CodePayloadTooLarge, CodeInvalidLease, CodeExpiredLease, CodeExceedsLease,
 		CodeForbidden, CodeUnknownVerb, CodeUnknownNamespace, CodeNotFound,
-		CodeDeadlineExceeded, CodeLeaseConflict, CodeConflict,
+		CodeDeadlineExceeded, CodeLeaseConflict, CodeConflict, CodeAlreadyExists, CodeHasChildren,
 		CodeInternal, CodeOverloaded, CodeUnavailable,
 	})
 }
@@ -92,11 +105,29 @@ func (c Code) describe() (status int, meaning string) {
 	case CodeInvalidLimit:
 		return 400, "a limit's settings are out of range, or it is named twice"
 	case CodeInvalidPolicy:
-		return 400, "on_unavailable is neither block nor allow"
+		return 400, "on_unavailable is neither block nor allow, or audit events are to be kept for a time that is out of range"
+	case CodeInvalidManifest:
+		return 400, "the manifest name is ill-formed or too long"
 	case CodeInvalidTimeout:
 		return 400, "the timeout header is not a whole number of milliseconds above 0"
 	case CodeInvalidCursor:
 		return 400, "the cursor was not made by this list"
+	case CodeInvalidID:
+		return 400, "the id of an audit event is ill-formed"
+	case CodeInvalidAction:
+		return 400, "there is no such action of audit events"
+	case CodeInvalidTime:
+		return 400, "a time is not in whole milliseconds, out of range, or a range ends before it begins"
+	case CodeInvalidWindow:
+		return 400, "there is no such window of usage"
+	case CodeInvalidName:
+		return 400, "a name for people has control characters or is too long"
+	case CodeInvalidMetadata:
+		return 400, "metadata has too many entries, or one that is ill-formed or too long"
+	case CodeInvalidParent:
+		return 400, "the parent would make a cycle, or more levels than there can be"
+	case CodeInvalidVersion:
+		return 400, "a version is not a whole number above 0"
 	case CodeUnknownLimit:
 		return 400, "no config level gives this bucket a limit of that name"
 	case CodeNoLimits:
@@ -118,7 +149,7 @@ func (c Code) describe() (status int, meaning string) {
 	case CodeUnknownVerb:
 		return 400, "the subject ends in a verb that does not exist"
 	case CodeUnknownNamespace:
-		return 404, "there is no namespace of that name"
+		return 404, "there is no namespace of that name, or it is deleted"
 	case CodeNotFound:
 		return 404, "what was asked for does not exist"
 	case CodeDeadlineExceeded:
@@ -127,6 +158,10 @@ func (c Code) describe() (status int, meaning string) {
 		return 409, "the lease was already settled in another way"
 	case CodeConflict:
 		return 409, "someone else changed the same thing at the same time"
+	case CodeAlreadyExists:
+		return 409, "what should be made is there already"
+	case CodeHasChildren:
+		return 409, "the entity is the parent of others"
 	case CodeInternal:
 		return 500, "a fault in the service"
 	case CodeOverloaded:

@@ -1,5 +1,7 @@
 package api
 
+import "math"
+
 // DecodeLimitsSet reads the request of VerbLimitsSet.
 func DecodeLimitsSet(payload []byte) (LimitsSetRequest, error) {
 	var q LimitsSetRequest
@@ -9,8 +11,12 @@ func DecodeLimitsSet(payload []byte) (LimitsSetRequest, error) {
 			q.Limits, err = r.limits()
 		case "on_unavailable":
 			q.OnUnavailable, err = r.policy()
+		case "manifest":
+			q.Manifest, err = r.checked(CheckManifest)
+		case "if_version":
+			q.IfVersion, err = r.version()
 		default:
-			return r.target(&q.LimitsTarget, name, "system, entity, resource, limits, on_unavailable")
+			return r.target(&q.LimitsTarget, name, "system, entity, resource, limits, on_unavailable, manifest, if_version")
 		}
 		return err
 	})
@@ -34,8 +40,21 @@ func DecodeLimitsGet(payload []byte) (LimitsGetRequest, error) {
 
 // DecodeLimitsDelete reads the request of VerbLimitsDelete.
 func DecodeLimitsDelete(payload []byte) (LimitsDeleteRequest, error) {
-	t, err := decodeTarget(payload)
-	return LimitsDeleteRequest{t}, err
+	var q LimitsDeleteRequest
+	err := decode(payload, func(r *reader, name string) (err error) {
+		if name == "if_version" {
+			q.IfVersion, err = r.version()
+			return err
+		}
+		return r.target(&q.LimitsTarget, name, "system, entity, resource, if_version")
+	})
+	if err == nil {
+		err = q.Check()
+	}
+	if err != nil {
+		return LimitsDeleteRequest{}, err
+	}
+	return q, nil
 }
 
 // DecodeConfigChange reads the payload of a broadcast on ConfigSubject.
@@ -104,6 +123,38 @@ func DecodeLimitsResolve(payload []byte) (LimitsResolveRequest, error) {
 		return LimitsResolveRequest{}, err
 	}
 	return q, nil
+}
+
+// DecodeCapacity reads the request of VerbCapacity. An absent limit becomes
+// DefaultPage.
+func DecodeCapacity(payload []byte) (CapacityRequest, error) {
+	q := CapacityRequest{Limit: DefaultPage}
+	err := decode(payload, func(r *reader, name string) (err error) {
+		switch name {
+		case "resource":
+			q.Resource, err = r.resource()
+		case "cursor":
+			q.Cursor, err = r.str()
+		case "limit":
+			q.Limit, err = r.integer(CodeInvalidAmount, 1, MaxPage)
+		default:
+			return unknown("resource, cursor, limit")
+		}
+		return err
+	})
+	if err == nil && q.Resource == "" {
+		err = missing("resource")
+	}
+	if err != nil {
+		return CapacityRequest{}, err
+	}
+	return q, nil
+}
+
+// version reads a version of a level, 0 for none.
+func (r *reader) version() (*int64, error) {
+	n, err := r.integer(CodeInvalidAmount, 0, math.MaxInt64)
+	return &n, err
 }
 
 // target reads one field of a target, or refuses a name that is none of known.

@@ -174,6 +174,42 @@ func TestDecodeOthersRefuse(t *testing.T) {
 		{erased(api.DecodeLimitsResolve), `{"entity":"e"}`, api.CodeMissingField, "resource"},
 		{erased(api.DecodeLimitsResolve), `{"resource":"r"}`, api.CodeMissingField, "entity"},
 		{erased(api.DecodeLimitsResolve), `{"system":true}`, api.CodeUnknownField, "system"},
+		{erased(api.DecodeEntityCreate), `{}`, api.CodeMissingField, "entity"},
+		{erased(api.DecodeEntityCreate), `{"entity":""}`, api.CodeInvalidEntity, "entity"},
+		{erased(api.DecodeEntityCreate), `{"entity":"e","parent":""}`, api.CodeInvalidEntity, "parent"},
+		{erased(api.DecodeEntityCreate), `{"entity":"e","parent":"e"}`, api.CodeInvalidParent, "parent"},
+		{erased(api.DecodeEntityCreate), `{"entity":"e","cascade":true}`, api.CodeMissingField, "parent"},
+		{erased(api.DecodeEntityCreate), `{"entity":"e","cascade":1}`, api.CodeWrongType, "cascade"},
+		{erased(api.DecodeEntityCreate), `{"entity":"e","name":"a\u0007"}`, api.CodeInvalidName, "name"},
+		{erased(api.DecodeEntityCreate), `{"entity":"e","name":"` + strings.Repeat("x", 129) + `"}`, api.CodeInvalidName, "name"},
+		{erased(api.DecodeEntityCreate), `{"entity":"e","metadata":[]}`, api.CodeWrongType, "metadata"},
+		{erased(api.DecodeEntityCreate), `{"entity":"e","metadata":{"a":1}}`, api.CodeWrongType, "metadata.a"},
+		{erased(api.DecodeEntityCreate), `{"entity":"e","metadata":{"a":"1","a":"2"}}`, api.CodeMalformedJSON, "metadata.a"},
+		{erased(api.DecodeEntityCreate), `{"entity":"e","metadata":{"a b":""}}`, api.CodeInvalidMetadata, "metadata"},
+		{erased(api.DecodeEntityCreate), `{"entity":"e","version":1}`, api.CodeUnknownField, "version"},
+		{erased(api.DecodeEntityGet), `{}`, api.CodeMissingField, "entity"},
+		{erased(api.DecodeEntityGet), `{"name":"e"}`, api.CodeUnknownField, "name"},
+		{erased(api.DecodeEntityUpdate), `{"name":"x"}`, api.CodeMissingField, "entity"},
+		{erased(api.DecodeEntityUpdate), `{"entity":"e"}`, api.CodeMissingField, ""},
+		{erased(api.DecodeEntityUpdate), `{"entity":"e","parent":"a/b"}`, api.CodeInvalidEntity, "parent"},
+		{erased(api.DecodeEntityUpdate), `{"entity":"e","parent":null}`, api.CodeWrongType, "parent"},
+		{erased(api.DecodeEntityUpdate), `{"entity":"e","name":"x","version":0}`, api.CodeInvalidVersion, "version"},
+		{erased(api.DecodeEntityDelete), `{"orphan":true}`, api.CodeMissingField, "entity"},
+		{erased(api.DecodeEntityDelete), `{"entity":"e","force":true}`, api.CodeUnknownField, "force"},
+		{erased(api.DecodeEntityChildren), `{}`, api.CodeMissingField, "entity"},
+		{erased(api.DecodeEntityChildren), `{"entity":"e","limit":0}`, api.CodeInvalidAmount, "limit"},
+		{erased(api.DecodeEntityList), `{"entity":"e"}`, api.CodeUnknownField, "entity"},
+		{erased(api.DecodeEntityList), `{"limit":1001}`, api.CodeInvalidAmount, "limit"},
+		{erased(api.DecodeAuditList), `{"entity":"e","resource":"r"}`, api.CodeUnknownField, "resource"},
+		{erased(api.DecodeAuditList), `{"action":"limits.guess"}`, api.CodeInvalidAction, "action"},
+		{erased(api.DecodeAuditList), `{"from_ms":-1}`, api.CodeInvalidTime, "from_ms"},
+		{erased(api.DecodeAuditList), `{"from_ms":1.5}`, api.CodeInvalidTime, "from_ms"},
+		{erased(api.DecodeAuditList), `{"from_ms":2,"to_ms":1}`, api.CodeInvalidTime, "to_ms"},
+		{erased(api.DecodeAuditList), `{"since":1}`, api.CodeUnknownField, "since"},
+		{erased(api.DecodeAuditVerify), `{"from_ms":2,"to_ms":1}`, api.CodeInvalidTime, "to_ms"},
+		{erased(api.DecodeAuditVerify), `{"entity":"e"}`, api.CodeUnknownField, "entity"},
+		{erased(api.DecodeAuditShow), `{}`, api.CodeMissingField, "id"},
+		{erased(api.DecodeAuditShow), `{"sequence":1}`, api.CodeUnknownField, "sequence"},
 	} {
 		t.Run(c.payload, func(t *testing.T) {
 			_, err := c.decode([]byte(c.payload))
@@ -314,6 +350,8 @@ func FuzzDecode(f *testing.F) {
 	decoders := []func([]byte) (any, error){
 		acquire(false), acquire(true), erased(api.DecodeAdjust), erased(api.DecodeRelease), erased(api.DecodeStatus),
 		erased(api.DecodeLimitsSet), erased(api.DecodeLimitsGet), erased(api.DecodeLimitsDelete), erased(api.DecodeLimitsList), erased(api.DecodeLimitsResolve),
+		erased(api.DecodeEntityCreate), erased(api.DecodeEntityGet), erased(api.DecodeEntityUpdate), erased(api.DecodeEntityDelete),
+		erased(api.DecodeEntityChildren), erased(api.DecodeEntityList), erased(api.DecodeAuditList), erased(api.DecodeAuditShow), erased(api.DecodeAuditVerify),
 		erased(api.DecodeAcquireReply),
 	}
 	f.Fuzz(func(t *testing.T, payload []byte) {
@@ -333,4 +371,21 @@ func FuzzDecode(f *testing.F) {
 			require.Equal(t, string(again), string(twice))
 		}
 	})
+}
+
+func TestMayAnswer(t *testing.T) {
+	for inbox, may := range map[string]bool{
+		"":                             true, // nobody waits
+		"_INBOX.abc.1":                 true,
+		api.InboxPrefix("team") + ".x": true,
+		"answers.of.a.custom.prefix":   true,
+		"_R_.x":                        true,
+		"$JS.API.STREAM.PURGE.X":       false,
+		"$KV.CLAIMS.x":                 false,
+		"$SYS.REQ.SERVER.PING":         false,
+		api.ConfigSubject("default"):   false,
+		api.Subject("default", api.VerbLimitsDelete): false,
+	} {
+		require.Equal(t, may, api.MayAnswer(inbox), inbox)
+	}
 }

@@ -15,6 +15,9 @@ type Error struct {
 	Field string `json:"field,omitempty"`
 	// Message is one line for people. Nothing may match its text.
 	Message string `json:"message"`
+	// RequestID finds the request in the service's log. It is not part of the
+	// body, but in the header [HeaderRequestID]; the client sets it.
+	RequestID string `json:"-"`
 }
 
 // Errorf makes an Error. An empty field says that no single field is at fault.

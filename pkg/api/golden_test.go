@@ -47,6 +47,8 @@ func messages() []message {
 	passed := api.LimitStatus{Entity: "api-key-123", Name: "rpm", Capacity: 100, Requested: 1, Available: 99}
 	exceeded := api.LimitStatus{Entity: "api-key-123", Name: "rpm", Capacity: 100, Requested: 1, Exceeded: true, RetryAfterMs: 590}
 	never := api.LimitStatus{Entity: "api-key-123", Name: "rpm", Capacity: 100, Requested: 101, Available: 100, Exceeded: true, RetryAfterMs: -1, Never: true}
+	parent := exceeded
+	parent.Entity, parent.Capacity = "team-7", 5
 	everywhere := passed
 	everywhere.Resource, everywhere.Requested = "gpt-4", 0
 	one := api.Amounts{{Name: "rpm", Tokens: 1}}
@@ -54,7 +56,22 @@ func messages() []message {
 	own := api.LimitsTarget{Entity: "api-key-123", Resource: "gpt-4"}
 	ownLevel := api.LimitsLevel{LimitsTarget: own, Limits: []api.Limit{rpm, tpm}, OnUnavailable: api.PolicyAllow, Version: 3}
 	system := api.LimitsLevel{LimitsTarget: api.LimitsTarget{System: true}, Limits: []api.Limit{rpm}, Version: 1}
-	yes, no := true, false
+	managed := api.LimitsLevel{LimitsTarget: own, Limits: []api.Limit{rpm}, Manifest: "gateway", Version: 4}
+	version := int64(3)
+	yes, no, days := true, false, int64(30)
+	tenant := api.Namespace{Name: "tenant-a", ID: "q83vASNFZ4k", State: api.NamespaceActive, CreatedMs: 1772366400000}
+	deleted := api.Namespace{Name: "tenant-b", ID: "EjRWeJCrze8", State: api.NamespaceDeleted, CreatedMs: 1772366400000, DeletedMs: 1772452800000, DeletedBy: "alice"}
+	key := api.LeaseKey{ID: "AQIDBA", State: api.LeaseKeyNext, CreatedMs: 1772366400000, SignsFromMs: 1772366520000}
+	event := api.AuditEvent{
+		ID: "1772366400000-42", Namespace: "AbCdEfGhIjI", Sequence: 42, AtMs: 1772366400000, Target: "api-key-123",
+		Action: api.AuditLimitsSet, Who: api.Principal{User: "alice", Account: "OPS", Verified: true},
+		After:    json.RawMessage(`{"entity":"api-key-123","resource":"gpt-4","limits":[],"config_version":1}`),
+		Previous: "cHJldmlvdXM", Key: "AQIDBA", MAC: "bWFj",
+	}
+	archived := event
+	archived.Deleted = &api.AuditDeletion{By: api.DeletedByTTL, AtMs: 1780142400000}
+	entity := api.Entity{ID: "api-key-123", Name: "Alice's key", Parent: "acme", Cascade: true, Metadata: map[string]string{"team": "search"}, Version: 2}
+	name, nobody := "Bob's key", ""
 
 	return []message{
 		{"acquire.request", api.AcquireRequest{Entity: "api-key-123", Resource: "gpt-4", Consume: both}, acquire(false)},
@@ -62,6 +79,7 @@ func messages() []message {
 		{"acquire-override.request", api.AcquireRequest{Entity: "api-key-123", Resource: "gpt-4", Consume: both, Limits: []api.Limit{rpm, tpm}}, acquire(true)},
 		{"acquire-admitted.reply", api.AcquireReply{Allowed: true, Lease: "v1.k1.cGF5bG9hZA.bWFj", Limits: []api.LimitStatus{passed}}, erased(api.DecodeAcquireReply)},
 		{"acquire-denied.reply", api.AcquireReply{RetryAfterMs: 590, Limits: []api.LimitStatus{exceeded}}, erased(api.DecodeAcquireReply)},
+		{"acquire-levels.reply", api.AcquireReply{RetryAfterMs: 590, Limits: []api.LimitStatus{passed, parent}}, erased(api.DecodeAcquireReply)},
 		{"acquire-never.reply", api.AcquireReply{RetryAfterMs: -1, Never: true, Limits: []api.LimitStatus{never}}, erased(api.DecodeAcquireReply)},
 		{"acquire-degraded.reply", api.AcquireReply{Allowed: true, Degraded: true, Limits: []api.LimitStatus{}}, erased(api.DecodeAcquireReply)},
 		{"adjust.request", api.AdjustRequest{Lease: "v1.k1.cGF5bG9hZA.bWFj", Deltas: api.Amounts{{Name: "tpm", Tokens: 1500}, {Name: "rpm", Tokens: -1}}}, erased(api.DecodeAdjust)},
@@ -75,14 +93,78 @@ func messages() []message {
 		{"status-denied.reply", api.StatusReply{Allowed: &no, RetryAfterMs: 590, Limits: []api.LimitStatus{exceeded}}, plain[api.StatusReply]()},
 		{"limits-set.request", api.LimitsSetRequest{LimitsTarget: own, Limits: []api.Limit{rpm, tpm}, OnUnavailable: api.PolicyAllow}, erased(api.DecodeLimitsSet)},
 		{"limits-set-system.request", api.LimitsSetRequest{LimitsTarget: api.LimitsTarget{System: true}, Limits: []api.Limit{rpm}}, erased(api.DecodeLimitsSet)},
+		{"limits-set-manifest.request", api.LimitsSetRequest{LimitsTarget: own, Limits: []api.Limit{rpm}, Manifest: "gateway", IfVersion: &version}, erased(api.DecodeLimitsSet)},
+		{"limits-level-manifest.reply", managed, plain[api.LimitsLevel]()},
 		{"limits-get.request", api.LimitsGetRequest{LimitsTarget: api.LimitsTarget{Resource: "gpt-4"}}, erased(api.DecodeLimitsGet)},
 		{"limits-level.reply", ownLevel, plain[api.LimitsLevel]()},
 		{"limits-delete.request", api.LimitsDeleteRequest{LimitsTarget: api.LimitsTarget{Entity: "api-key-123"}}, erased(api.DecodeLimitsDelete)},
+		{"limits-delete-version.request", api.LimitsDeleteRequest{LimitsTarget: own, IfVersion: &version}, erased(api.DecodeLimitsDelete)},
 		{"limits-delete.reply", api.LimitsDeleteReply{Deleted: true}, plain[api.LimitsDeleteReply]()},
 		{"limits-list.request", api.LimitsListRequest{Cursor: "bmV4dA", Limit: 50}, erased(api.DecodeLimitsList)},
 		{"limits-list.reply", api.LimitsListReply{Levels: []api.LimitsLevel{ownLevel, system}, Cursor: "bmV4dA"}, plain[api.LimitsListReply]()},
 		{"limits-resolve.request", api.LimitsResolveRequest{Entity: "api-key-123", Resource: "gpt-4"}, erased(api.DecodeLimitsResolve)},
 		{"limits-resolve.reply", api.LimitsResolveReply{Winner: own, Limits: ownLevel.Limits, OnUnavailable: api.PolicyAllow, Levels: []api.LimitsLevel{ownLevel, system}}, plain[api.LimitsResolveReply]()},
+		{"capacity.request", api.CapacityRequest{Resource: "gpt-4", Cursor: "bmV4dA", Limit: 50}, erased(api.DecodeCapacity)},
+		{"capacity.reply", api.CapacityReply{
+			Totals: api.CapacityTotals{{Name: "rpm", Entities: 2, Capacity: 200, Available: 75, Debt: 3, Exhausted: 1, InDebt: 1}},
+			Entities: []api.EntityCapacity{
+				{Entity: "api-key-123", Shards: 2, Limits: []api.LimitCapacity{{Name: "rpm", Capacity: 100, Available: 75}}},
+				{Entity: "api-key-124", Shards: 1, Limits: []api.LimitCapacity{{Name: "rpm", Capacity: 100, Available: -3}}},
+				{Entity: "api-key-125", Shards: 3, Limits: []api.LimitCapacity{}, Changing: true},
+			},
+			Cursor: "bmV4dA",
+		}, plain[api.CapacityReply]()},
+		{"bucket.request", api.BucketRequest{Entity: "api-key-123", Resource: "gpt-4"}, erased(api.DecodeBucket)},
+		{"bucket.reply", api.BucketReply{AtMs: 1772366400000, Wanted: 2, Shards: []api.BucketShard{
+			{Shard: 0, Level: 2, WriteUnits: 4711, Limits: []api.LimitCapacity{{Name: "rpm", Capacity: 50, Available: -3}}},
+			{Shard: 1, Level: 2, WriteUnits: 12, Limits: []api.LimitCapacity{{Name: "rpm", Capacity: 50, Available: 50}}},
+		}}, plain[api.BucketReply]()},
+		{"bucket-reset.reply", api.BucketResetReply{Shards: 2}, plain[api.BucketResetReply]()},
+		{"usage.request", api.UsageRequest{Entity: "api-key-123", Resource: "gpt-4", Window: api.WindowDaily, FromMs: 1772323200000, ToMs: 1772409599999, Cursor: "bmV4dA", Limit: 50}, erased(api.DecodeUsage)},
+		{"usage-list.reply", api.UsageListReply{
+			Snapshots: []api.UsageSnapshot{
+				{Resource: "gpt-4", Window: api.WindowHourly, StartMs: 1772366400000, EndMs: 1772370000000, Acquires: 12, Limits: []api.LimitUsage{{Name: "rpm", Used: 12}, {Name: "tpm", Used: 4800}}},
+				{Resource: "gpt-4", Override: "k3J9x1QaZ0c", Window: api.WindowHourly, StartMs: 1772366400000, EndMs: 1772370000000, Limits: []api.LimitUsage{{Name: "tpm", Used: -300}}},
+			},
+			Cursor: "bmV4dA",
+		}, plain[api.UsageListReply]()},
+		{"usage-summary.reply", api.UsageSummaryReply{
+			Totals: api.UsageTotals{{Resource: "gpt-4", Name: "tpm", Windows: 2, Used: 9601, Average: 4800.5, Peak: 5000, PeakStartMs: 1772366400000}},
+			Cursor: "bmV4dA",
+		}, plain[api.UsageSummaryReply]()},
+		{"policy-set.request", api.PolicySetRequest{LimitsTarget: api.LimitsTarget{System: true}, OnUnavailable: api.PolicyAllow, AuditRetentionDays: &days}, erased(api.DecodePolicySet)},
+		{"policy-unset.request", api.PolicySetRequest{LimitsTarget: own, OnUnavailable: api.PolicyUnset}, erased(api.DecodePolicySet)},
+		{"policy-get.request", api.PolicyGetRequest{LimitsTarget: own}, erased(api.DecodePolicyGet)},
+		{"policy.reply", api.PolicyLevel{LimitsTarget: api.LimitsTarget{System: true}, OnUnavailable: api.PolicyAllow, AuditRetentionDays: days, Version: 4}, plain[api.PolicyLevel]()},
+		{"namespace.request", api.NamespaceRequest{Name: "tenant-a"}, erased(api.DecodeNamespaceRequest)},
+		{"namespace.reply", tenant, plain[api.Namespace]()},
+		{"namespace-list.request", api.NamespaceListRequest{Cursor: "bmV4dA", Limit: 50}, erased(api.DecodeNamespaceList)},
+		{"namespace-list.reply", api.NamespaceListReply{Namespaces: []api.Namespace{tenant, deleted}, Cursor: "bmV4dA"}, plain[api.NamespaceListReply]()},
+		{"namespace-purge.reply", api.NamespacePurgeReply{Deleted: 400, Remaining: 1234}, plain[api.NamespacePurgeReply]()},
+		{"namespace-change.event", api.NamespaceChange{Name: "tenant-a"}, erased(api.DecodeNamespaceChange)},
+		{"key-list.request", struct{}{}, erased(api.DecodeEmpty)},
+		{"key-list.reply", api.LeaseKeyListReply{Keys: []api.LeaseKey{key}}, plain[api.LeaseKeyListReply]()},
+		{"key.reply", key, plain[api.LeaseKey]()},
+		{"entity-create.request", api.EntityCreateRequest{ID: "api-key-123", Name: "Alice's key", Parent: "acme", Cascade: true, Metadata: map[string]string{"team": "search"}}, erased(api.DecodeEntityCreate)},
+		{"entity.reply", entity, plain[api.Entity]()},
+		{"entity-get.request", api.EntityGetRequest{ID: "api-key-123"}, erased(api.DecodeEntityGet)},
+		{"entity-update.request", api.EntityUpdateRequest{ID: "api-key-123", Name: &name, Cascade: &no, Version: 2}, erased(api.DecodeEntityUpdate)},
+		{"entity-update-clear.request", api.EntityUpdateRequest{ID: "api-key-123", Parent: &nobody, Metadata: map[string]string{}}, erased(api.DecodeEntityUpdate)},
+		{"entity-delete.request", api.EntityDeleteRequest{ID: "acme", Orphan: true}, erased(api.DecodeEntityDelete)},
+		{"entity-delete.reply", api.EntityDeleteReply{Deleted: true}, plain[api.EntityDeleteReply]()},
+		{"entity-children.request", api.EntityChildrenRequest{ID: "acme", EntityListRequest: api.EntityListRequest{Cursor: "bmV4dA", Limit: 50}}, erased(api.DecodeEntityChildren)},
+		{"entity-list.request", api.EntityListRequest{Cursor: "bmV4dA", Limit: 50}, erased(api.DecodeEntityList)},
+		{"entity-list.reply", api.EntityListReply{Entities: []api.Entity{entity}, Cursor: "bmV4dA"}, plain[api.EntityListReply]()},
+		{"audit-list.request", api.AuditListRequest{LimitsTarget: api.LimitsTarget{Entity: "api-key-123"}, Action: api.AuditLimitsSet, FromMs: 1772366400000, ToMs: 1772452799999, Cursor: "bmV4dA", Limit: 50}, erased(api.DecodeAuditList)},
+		{"audit-list.reply", api.AuditListReply{Events: []api.AuditEvent{event}, Cursor: "bmV4dA"}, plain[api.AuditListReply]()},
+		{"audit-archived.reply", api.AuditListReply{Events: []api.AuditEvent{archived}}, plain[api.AuditListReply]()},
+		{"audit-verify.request", api.AuditVerifyRequest{FromMs: 1772366400000, ToMs: 1772452799999, Cursor: "bmV4dA"}, erased(api.DecodeAuditVerify)},
+		{"audit-verify.reply", api.AuditVerifyReply{Checked: 2000, Archive: "s3://tidegate-audit", Cursor: "bmV4dA", Findings: []api.AuditFinding{
+			{Kind: api.AuditMissing, First: 17, Last: 19},
+			{Kind: api.AuditAltered, First: 12, Last: 12, ID: "1772366400000-12", Where: "audit/AAAAAAAAAAA/2026/03/01/17-9-14.jsonl.gz"},
+		}}, plain[api.AuditVerifyReply]()},
+		{"audit-show.request", api.AuditShowRequest{ID: event.ID}, erased(api.DecodeAuditShow)},
+		{"audit-show.reply", api.AuditShowReply{AuditEvent: event, Intact: true}, plain[api.AuditShowReply]()},
 		{"config-change.event", own, erased(api.DecodeConfigChange)},
 		{"error.reply", *api.Errorf(api.CodeUnknownLimit, "consume.tpm", "no config level gives this bucket a limit %q", "tpm"), plain[api.Error]()},
 	}
@@ -118,10 +200,14 @@ func TestGoldenCodes(t *testing.T) {
 func TestGoldenSubjects(t *testing.T) {
 	lines := make([]string, 0, 20)
 	for _, v := range api.Verbs() {
-		lines = append(lines, api.Subject(api.DefaultNamespace, v))
+		namespace := api.DefaultNamespace
+		if v.ForOperators() {
+			namespace = api.OperatorNamespace
+		}
+		lines = append(lines, api.Subject(namespace, v))
 	}
 	lines = append(lines, api.SubjectAll, api.ConfigSubject("default"), api.ConfigSubjectAll, api.InboxPrefix("default"),
-		api.ServiceName, api.QueueGroup, api.HeaderTimeout, api.HeaderErrorCode, api.HeaderError)
+		api.ServiceName, api.QueueGroup, api.HeaderTimeout, api.HeaderErrorCode, api.HeaderError, api.HeaderRequestInfo)
 	got := strings.Join(lines, "\n")
 	require.Equal(t, string(golden(t, "subjects.txt", []byte(got))), got)
 }

@@ -21,6 +21,34 @@ const (
 	VerbLimitsDelete    Verb = "admin.limits.delete"
 	VerbLimitsList      Verb = "admin.limits.list"
 	VerbLimitsResolve   Verb = "admin.limits.resolve"
+	VerbCapacity        Verb = "admin.capacity.get"
+	VerbBucketGet       Verb = "admin.bucket.get"
+	VerbBucketReset     Verb = "admin.bucket.reset"
+	VerbUsageList       Verb = "admin.usage.list"
+	VerbUsageSummary    Verb = "admin.usage.summary"
+	VerbPolicySet       Verb = "admin.policy.set"
+	VerbPolicyGet       Verb = "admin.policy.get"
+	VerbEntityCreate    Verb = "admin.entity.create"
+	VerbEntityGet       Verb = "admin.entity.get"
+	VerbEntityUpdate    Verb = "admin.entity.update"
+	VerbEntityDelete    Verb = "admin.entity.delete"
+	VerbEntityChildren  Verb = "admin.entity.children"
+	VerbEntityList      Verb = "admin.entity.list"
+	VerbAuditList       Verb = "admin.audit.list"
+	VerbAuditShow       Verb = "admin.audit.show"
+	VerbAuditVerify     Verb = "admin.audit.verify"
+)
+
+// The verbs for operators, under OperatorNamespace alone.
+const (
+	VerbNamespaceCreate  Verb = "admin.namespace.create"
+	VerbNamespaceList    Verb = "admin.namespace.list"
+	VerbNamespaceGet     Verb = "admin.namespace.get"
+	VerbNamespaceDelete  Verb = "admin.namespace.delete"
+	VerbNamespaceRecover Verb = "admin.namespace.recover"
+	VerbNamespacePurge   Verb = "admin.namespace.purge"
+	VerbKeyList          Verb = "admin.key.list"
+	VerbKeyRotate        Verb = "admin.key.rotate"
 )
 
 // Verbs lists all verbs.
@@ -28,6 +56,12 @@ func Verbs() []Verb {
 	return []Verb{
 		VerbAcquire, VerbAcquireOverride, VerbAdjust, VerbRelease, VerbStatus,
 		VerbLimitsSet, VerbLimitsGet, VerbLimitsDelete, VerbLimitsList, VerbLimitsResolve,
+		VerbCapacity, VerbBucketGet, VerbBucketReset, VerbUsageList, VerbUsageSummary,
+		VerbPolicySet, VerbPolicyGet,
+		VerbNamespaceCreate, VerbNamespaceList, VerbNamespaceGet, VerbNamespaceDelete, VerbNamespaceRecover, VerbNamespacePurge,
+		VerbKeyList, VerbKeyRotate,
+		VerbEntityCreate, VerbEntityGet, VerbEntityUpdate, VerbEntityDelete, VerbEntityChildren, VerbEntityList,
+		VerbAuditList, VerbAuditShow, VerbAuditVerify,
 	}
 }
 
@@ -35,7 +69,7 @@ func Verbs() []Verb {
 const (
 	// ServiceName is the name under which admission registers as a NATS micro
 	// service, and QueueGroup the group in which its nodes share the requests.
-	ServiceName = "tidegate-admission"
+	ServiceName = ServicePrefix + ServiceAdmission
 	QueueGroup  = "tidegate-admission"
 
 	// SubjectAll matches every request of every namespace.
@@ -57,6 +91,12 @@ const (
 	// mark a reply as an error. They are those of NATS micro services.
 	HeaderErrorCode = "Nats-Service-Error-Code"
 	HeaderError     = "Nats-Service-Error"
+	// HeaderRequestInfo is where the NATS server writes who sent a request, when
+	// the request comes through a service import.
+	HeaderRequestInfo = "Nats-Request-Info"
+	// HeaderRequestID tells one request from all others, in the logs of whoever
+	// has to do with it: see [IsRequestID].
+	HeaderRequestID = "Tidegate-Request-Id"
 )
 
 // Bounds of requests.
@@ -108,7 +148,8 @@ func ParseSubject(subject string) (namespace string, verb Verb, ok bool) {
 
 // ConfigSubject is where a change of a namespace's config is broadcast, over
 // core NATS, so that every node drops what it remembers. The payload is the
-// [LimitsTarget] that changed.
+// [LimitsTarget] that changed; for an entity's parent and cascade, the entity;
+// under OperatorNamespace, the [NamespaceChange].
 func ConfigSubject(namespace string) string { return configPrefix + namespace }
 
 // ParseConfigSubject is the namespace of a config broadcast.
@@ -120,6 +161,13 @@ func ParseConfigSubject(subject string) (namespace string, ok bool) {
 // InboxPrefix is where replies to a namespace's clients go; permissions keep
 // tenants out of each other's.
 func InboxPrefix(namespace string) string { return "_INBOX_" + namespace }
+
+// MayAnswer reports whether a reply may be sent to a subject that a request
+// names for it. NATS does not check whether the caller may publish there, and the
+// node that answers may: to JetStream and the system ("$…"), and to nodes.
+func MayAnswer(inbox string) bool {
+	return !strings.HasPrefix(inbox, "$") && !strings.HasPrefix(inbox, "tidegate.")
+}
 
 // FormatTimeout is the value of HeaderTimeout for a wait, rounded down to whole
 // milliseconds but never below 1.

@@ -56,11 +56,21 @@ func CheckNamespace(name string) error {
 	return Errorf(CodeInvalidNamespace, "", "%s: a namespace has at most %d small letters, digits and -, and does not begin with -", shown(name), maxNamespace)
 }
 
+// CheckManifest fails with invalid_manifest unless name is a manifest's: small
+// letters, digits and "-", not beginning with "-", at most 63.
+func CheckManifest(name string) error {
+	if CheckNamespace(name) == nil {
+		return nil
+	}
+	return Errorf(CodeInvalidManifest, "", "%s: a manifest's name has at most %d small letters, digits and -, and does not begin with -", shown(name), maxNamespace)
+}
+
 // Check fails with invalid_policy unless the policy is empty or one of the two.
 func (p Policy) Check() error {
 	switch p {
 	case "", PolicyBlock, PolicyAllow:
 		return nil
+	case PolicyUnset: // is stored nowhere
 	}
 	return Errorf(CodeInvalidPolicy, "", "%s: the policy is %q or %q", shown(string(p)), PolicyBlock, PolicyAllow)
 }

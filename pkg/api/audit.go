@@ -1,0 +1,190 @@
+package api
+
+import (
+	"encoding/json"
+	"slices"
+)
+
+// AuditAction says what an administrative change did.
+type AuditAction string
+
+// The actions. The list is closed: a new one is a change of the contract.
+const (
+	AuditLimitsSet    AuditAction = "limits.set"
+	AuditLimitsDelete AuditAction = "limits.delete"
+	AuditPolicySet    AuditAction = "policy.set"
+	AuditBucketReset  AuditAction = "bucket.reset"
+	AuditEntityCreate AuditAction = "entity.create"
+	AuditEntityUpdate AuditAction = "entity.update"
+	AuditEntityDelete AuditAction = "entity.delete"
+
+	// Of OperatorNamespace alone.
+	AuditNamespaceCreate  AuditAction = "namespace.create"
+	AuditNamespaceDelete  AuditAction = "namespace.delete"
+	AuditNamespaceRecover AuditAction = "namespace.recover"
+	AuditNamespacePurge   AuditAction = "namespace.purge"  // a purge begins
+	AuditNamespacePurged  AuditAction = "namespace.purged" // and has ended
+	AuditKeyRotate        AuditAction = "key.rotate"
+)
+
+// AuditActions lists all actions.
+func AuditActions() []AuditAction {
+	return []AuditAction{
+		AuditLimitsSet, AuditLimitsDelete, AuditPolicySet, AuditBucketReset,
+		AuditEntityCreate, AuditEntityUpdate, AuditEntityDelete,
+		AuditNamespaceCreate, AuditNamespaceDelete, AuditNamespaceRecover, AuditNamespacePurge, AuditNamespacePurged,
+		AuditKeyRotate,
+	}
+}
+
+// Check fails with invalid_action unless the action is one of the list.
+func (a AuditAction) Check() error {
+	if slices.Contains(AuditActions(), a) {
+		return nil
+	}
+	return Errorf(CodeInvalidAction, "", "%s: the actions are %v", shown(string(a)), AuditActions())
+}
+
+// Principal is who asked for a change: a NATS user and its account.
+type Principal struct {
+	User    string `json:"user,omitempty"`
+	Account string `json:"account,omitempty"`
+	// Verified: the NATS server itself told who it is. Otherwise the names are
+	// what the request said, if it said anything.
+	Verified bool `json:"verified"`
+}
+
+// AuditEvent is one administrative change. Events of a namespace are numbered
+// without a gap and form a chain: each has the MAC of the one before it.
+type AuditEvent struct {
+	// ID names the event within its namespace.
+	ID string `json:"id"`
+	// Namespace is the id, not the name, which another namespace may get later.
+	Namespace string `json:"namespace"`
+	// Sequence counts the namespace's changes, from 1.
+	Sequence int64 `json:"sequence"`
+	// AtMs is when, in Unix milliseconds; it never runs against the sequence.
+	AtMs int64 `json:"at_ms"`
+	// Target is what was changed: an entity, or "$SYSTEM", or "$RESOURCE:"
+	// and a resource; for operators "$NAMESPACE:" and a name, or "$LEASE_KEYS".
+	Target string      `json:"target"`
+	Action AuditAction `json:"action"`
+	Who    Principal   `json:"who"`
+	// Before and After are what was there, in the form in which the verbs show
+	// it; nil for nothing.
+	Before json.RawMessage `json:"before,omitempty"`
+	After  json.RawMessage `json:"after,omitempty"`
+	// Previous is the MAC of the event before it, empty for the first, and MAC is
+	// this one's, made with the key of that id; all in URL-safe base64.
+	Previous string `json:"previous_mac,omitempty"`
+	Key      string `json:"key_id"`
+	MAC      string `json:"mac"`
+	// Deleted is how the event left the table for the archive; nil for one that is
+	// still there. The MAC is not over it.
+	Deleted *AuditDeletion `json:"deleted,omitempty"`
+}
+
+// AuditDeletion is how an audit event left the table.
+type AuditDeletion struct {
+	By AuditDeleter `json:"by"`
+	// AtMs is when, in Unix milliseconds; DynamoDB tells whole seconds.
+	AtMs int64 `json:"at_ms"`
+}
+
+// AuditDeleter is who took an audit event out of the table.
+type AuditDeleter string
+
+// Who takes audit events out.
+const (
+	DeletedByTTL  AuditDeleter = "time_to_live" // its time was over
+	DeletedByHand AuditDeleter = "hand"         // somebody did, or a purge of the namespace
+)
+
+// AuditListRequest asks for audit events, the newest first, a page at a time:
+// of the System, a Resource or an Entity, or of all the namespace.
+type AuditListRequest struct {
+	LimitsTarget
+	// Action, if any, leaves the others out.
+	Action AuditAction `json:"action,omitempty"`
+	// FromMs and ToMs bound the times, both included, in Unix milliseconds; 0 is
+	// no bound.
+	FromMs int64 `json:"from_ms,omitempty"`
+	ToMs   int64 `json:"to_ms,omitempty"`
+	// Cursor is that of the page before; empty for the first page.
+	Cursor string `json:"cursor,omitempty"`
+	// Limit bounds the entries of the page, up to MaxPage; 0 is DefaultPage.
+	Limit int64 `json:"limit,omitempty"`
+}
+
+// AuditListReply is one page. The last one has no cursor; others may hold fewer
+// entries than asked for, or none.
+type AuditListReply struct {
+	Events []AuditEvent `json:"events"`
+	Cursor string       `json:"cursor,omitempty"`
+}
+
+// AuditShowRequest asks for one event.
+type AuditShowRequest struct {
+	ID string `json:"id"`
+}
+
+// AuditShowReply is an event, and whether it is as it was written.
+type AuditShowReply struct {
+	AuditEvent
+	Intact bool `json:"intact"`
+}
+
+// WireSize is about how many bytes the event has in JSON, and at least that, where
+// its names are such as may be stored.
+func (e *AuditEvent) WireSize() int {
+	const rest = 640 // field names, punctuation, numbers, MACs, ids
+	return rest + len(e.Target) + 6*(len(e.Who.User)+len(e.Who.Account)) + len(e.Before) + len(e.After)
+}
+
+// AuditVerifyRequest asks whether events of the namespace are there, each once and as
+// it was written, a part at a time, the newest first.
+type AuditVerifyRequest struct {
+	// FromMs and ToMs bound the times, both included, in Unix milliseconds; 0 is no
+	// bound.
+	FromMs int64 `json:"from_ms,omitempty"`
+	ToMs   int64 `json:"to_ms,omitempty"`
+	// Cursor is that of the part before; empty for the first.
+	Cursor string `json:"cursor,omitempty"`
+}
+
+// AuditVerifyReply is what was found out of one part. The last one has no cursor.
+type AuditVerifyReply struct {
+	// Checked is how many events were, repeats left out.
+	Checked  int64          `json:"checked"`
+	Findings []AuditFinding `json:"findings"`
+	// Archive is where events were looked for that have left the table; empty where
+	// the node reads no archive.
+	Archive string `json:"archive,omitempty"`
+	Cursor  string `json:"cursor,omitempty"`
+}
+
+// AuditFinding is something that is not as it should be.
+type AuditFinding struct {
+	Kind AuditFindingKind `json:"kind"`
+	// First and Last are the sequences of the events; 0 where they are not known.
+	First int64 `json:"first,omitempty"`
+	Last  int64 `json:"last,omitempty"`
+	// ID of the event; empty where it is missing or was not known.
+	ID string `json:"id,omitempty"`
+	// Where the event is: "table", or an object of the archive.
+	Where string `json:"where,omitempty"`
+	// Detail says more, for people.
+	Detail string `json:"detail,omitempty"`
+}
+
+// AuditFindingKind says what is wrong.
+type AuditFindingKind string
+
+// What can be wrong.
+const (
+	AuditMissing    AuditFindingKind = "missing"    // an event is nowhere
+	AuditAltered    AuditFindingKind = "altered"    // an event is not as it was written
+	AuditDoubled    AuditFindingKind = "doubled"    // two events have one number
+	AuditUnchained  AuditFindingKind = "unchained"  // an event is intact, and is not the one that the next was written after
+	AuditUnreadable AuditFindingKind = "unreadable" // an object of the archive is damaged
+)

@@ -1,0 +1,109 @@
+package api
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// CapacityRequest asks what the entities that have spent from a resource hold
+// of it, a page at a time.
+type CapacityRequest struct {
+	Resource string `json:"resource"`
+	// Cursor is that of the page before; empty for the first page.
+	Cursor string `json:"cursor,omitempty"`
+	// Limit bounds the entities of the page, up to MaxPage; 0 is DefaultPage.
+	Limit int64 `json:"limit,omitempty"`
+}
+
+// CapacityReply is one page. The last one has no cursor; others may hold fewer
+// entities than asked for, or none.
+type CapacityReply struct {
+	// Totals sum up this page; those of all pages together are the resource's.
+	Totals   CapacityTotals   `json:"totals"`
+	Entities []EntityCapacity `json:"entities"`
+	Cursor   string           `json:"cursor,omitempty"`
+}
+
+// EntityCapacity is what one entity holds of the resource, over all shards of
+// its bucket.
+type EntityCapacity struct {
+	Entity string `json:"entity"`
+	Shards int64  `json:"shards"`
+	// Limits are those that hold now, by name; none where no level has any.
+	Limits []LimitCapacity `json:"limits"`
+	// Changing: the shards kept splitting or merging while they were read, so
+	// that nothing can be said; no limits are given, nor counted in the totals.
+	Changing bool `json:"changing,omitempty"`
+}
+
+// LimitCapacity is how one limit of one entity stands, in whole tokens.
+type LimitCapacity struct {
+	Name     string `json:"name"`
+	Capacity int64  `json:"capacity"`
+	// Available is the balance, rounded down; negative is debt.
+	Available int64 `json:"available"`
+}
+
+// CapacityTotal sums up one limit over entities, in whole tokens.
+type CapacityTotal struct {
+	Name      string `json:"name"`
+	Entities  int64  `json:"entities"`  // that have the limit
+	Capacity  int64  `json:"capacity"`  // of all of them
+	Available int64  `json:"available"` // balances above zero
+	Debt      int64  `json:"debt"`      // debts, as a number above zero
+	Exhausted int64  `json:"exhausted"` // entities without a token left, those in debt included
+	InDebt    int64  `json:"in_debt"`   // entities in debt
+}
+
+// CapacityTotals are totals by name. Sums stop at what int64 holds.
+type CapacityTotals []CapacityTotal
+
+// total is the limit as the total of one entity.
+func (l LimitCapacity) total() CapacityTotal {
+	t := CapacityTotal{Name: l.Name, Entities: 1, Capacity: l.Capacity, Available: max(0, l.Available), Debt: max(0, -l.Available)}
+	if l.Available <= 0 {
+		t.Exhausted = 1
+	}
+	if l.Available < 0 {
+		t.InDebt = 1
+	}
+	return t
+}
+
+// Count adds the limits of one entity.
+func (t *CapacityTotals) Count(limits []LimitCapacity) {
+	for _, l := range limits {
+		t.add(l.total())
+	}
+}
+
+// Add adds the totals of another page.
+func (t *CapacityTotals) Add(page CapacityTotals) {
+	for _, more := range page {
+		t.add(more)
+	}
+}
+
+func (t *CapacityTotals) add(more CapacityTotal) {
+	i, found := slices.BinarySearchFunc(*t, more.Name, func(total CapacityTotal, name string) int { return cmp.Compare(total.Name, name) })
+	if !found {
+		*t = slices.Insert(*t, i, more)
+		return
+	}
+	total := &(*t)[i]
+	total.Entities = sum(total.Entities, more.Entities)
+	total.Capacity = sum(total.Capacity, more.Capacity)
+	total.Available = sum(total.Available, more.Available)
+	total.Debt = sum(total.Debt, more.Debt)
+	total.Exhausted = sum(total.Exhausted, more.Exhausted)
+	total.InDebt = sum(total.InDebt, more.InDebt)
+}
+
+// sum adds numbers of 0 or more, up to the largest there is.
+func sum(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}

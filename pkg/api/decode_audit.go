@@ -1,0 +1,111 @@
+package api
+
+import "math"
+
+// DecodeAuditList reads the request of VerbAuditList. An absent limit becomes
+// DefaultPage.
+func DecodeAuditList(payload []byte) (AuditListRequest, error) {
+	q := AuditListRequest{Limit: DefaultPage}
+	err := decode(payload, func(r *reader, name string) (err error) {
+		switch name {
+		case "action":
+			var s string
+			s, err = r.checked(func(s string) error { return AuditAction(s).Check() })
+			q.Action = AuditAction(s)
+		case "from_ms":
+			q.FromMs, err = r.integer(CodeInvalidTime, 1, math.MaxInt64)
+		case "to_ms":
+			q.ToMs, err = r.integer(CodeInvalidTime, 1, math.MaxInt64)
+		case "cursor":
+			q.Cursor, err = r.str()
+		case "limit":
+			q.Limit, err = r.integer(CodeInvalidAmount, 1, MaxPage)
+		default:
+			return r.target(&q.LimitsTarget, name, "system, entity, resource, action, from_ms, to_ms, cursor, limit")
+		}
+		return err
+	})
+	if err == nil {
+		err = q.Check()
+	}
+	if err != nil {
+		return AuditListRequest{}, err
+	}
+	return q, nil
+}
+
+// DecodeAuditVerify reads the request of VerbAuditVerify.
+func DecodeAuditVerify(payload []byte) (AuditVerifyRequest, error) {
+	var q AuditVerifyRequest
+	err := decode(payload, func(r *reader, name string) (err error) {
+		switch name {
+		case "from_ms":
+			q.FromMs, err = r.integer(CodeInvalidTime, 1, math.MaxInt64)
+		case "to_ms":
+			q.ToMs, err = r.integer(CodeInvalidTime, 1, math.MaxInt64)
+		case "cursor":
+			q.Cursor, err = r.str()
+		default:
+			return unknown("from_ms, to_ms, cursor")
+		}
+		return err
+	})
+	if err == nil {
+		err = checkTimes(q.FromMs, q.ToMs)
+	}
+	if err != nil {
+		return AuditVerifyRequest{}, err
+	}
+	return q, nil
+}
+
+// checkTimes fails unless times are in order; 0 is no bound.
+func checkTimes(fromMs, toMs int64) error {
+	switch {
+	case fromMs < 0:
+		return Errorf(CodeInvalidTime, "from_ms", "%d is before 1970", fromMs)
+	case toMs < 0 || toMs != 0 && toMs < fromMs:
+		return Errorf(CodeInvalidTime, "to_ms", "%d is before from_ms, %d", toMs, fromMs)
+	}
+	return nil
+}
+
+// Check fails unless the request names at most one target and times in order.
+func (q *AuditListRequest) Check() error {
+	if q.LimitsTarget != (LimitsTarget{}) {
+		if err := q.LimitsTarget.Check(); err != nil {
+			return err
+		}
+	}
+	if q.Entity != "" && q.Resource != "" {
+		return Errorf(CodeUnknownField, "resource", "the events of an entity are listed for all its resources: leave the resource out")
+	}
+	if err := checkTimes(q.FromMs, q.ToMs); err != nil {
+		return err
+	}
+	if q.Action != "" {
+		if err := q.Action.Check(); err != nil {
+			return within("action", err)
+		}
+	}
+	return nil
+}
+
+// DecodeAuditShow reads the request of VerbAuditShow.
+func DecodeAuditShow(payload []byte) (AuditShowRequest, error) {
+	var q AuditShowRequest
+	err := decode(payload, func(r *reader, name string) (err error) {
+		if name != "id" {
+			return unknown("id")
+		}
+		q.ID, err = r.str()
+		return err
+	})
+	if err == nil && q.ID == "" {
+		err = missing("id")
+	}
+	if err != nil {
+		return AuditShowRequest{}, err
+	}
+	return q, nil
+}

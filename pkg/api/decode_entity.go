@@ -1,0 +1,174 @@
+package api
+
+import "math"
+
+// DecodeEntityCreate reads the request of VerbEntityCreate.
+func DecodeEntityCreate(payload []byte) (EntityCreateRequest, error) {
+	var q EntityCreateRequest
+	err := decode(payload, func(r *reader, name string) (err error) {
+		switch name {
+		case "entity":
+			q.ID, err = r.entity()
+		case "name":
+			q.Name, err = r.str()
+		case "parent":
+			q.Parent, err = r.entity()
+		case "cascade":
+			q.Cascade, err = r.boolean()
+		case "metadata":
+			q.Metadata, err = r.metadata()
+		default:
+			return unknown("entity, name, parent, cascade, metadata")
+		}
+		return err
+	})
+	if err == nil {
+		err = named(q.ID, q.Check)
+	}
+	if err != nil {
+		return EntityCreateRequest{}, err
+	}
+	return q, nil
+}
+
+// DecodeEntityUpdate reads the request of VerbEntityUpdate.
+func DecodeEntityUpdate(payload []byte) (EntityUpdateRequest, error) {
+	var q EntityUpdateRequest
+	err := decode(payload, func(r *reader, name string) (err error) {
+		switch name {
+		case "entity":
+			q.ID, err = r.entity()
+		case "name":
+			q.Name, err = pointer(r.str())
+		case "parent":
+			q.Parent, err = pointer(r.str())
+		case "cascade":
+			q.Cascade, err = pointer(r.boolean())
+		case "metadata":
+			q.Metadata, err = r.metadata()
+		case "version":
+			q.Version, err = r.integer(CodeInvalidVersion, 1, math.MaxInt64)
+		default:
+			return unknown("entity, name, parent, cascade, metadata, version")
+		}
+		return err
+	})
+	if err == nil {
+		err = named(q.ID, q.Check)
+	}
+	if err != nil {
+		return EntityUpdateRequest{}, err
+	}
+	return q, nil
+}
+
+func pointer[T any](v T, err error) (*T, error) { return &v, err }
+
+// named puts off the check of a request that names no entity: that is missing,
+// not ill-formed.
+func named(id string, check func() error) error {
+	if id == "" {
+		return missing("entity")
+	}
+	return check()
+}
+
+// DecodeEntityGet reads the request of VerbEntityGet.
+func DecodeEntityGet(payload []byte) (EntityGetRequest, error) {
+	var q EntityGetRequest
+	err := decode(payload, func(r *reader, name string) (err error) {
+		if name != "entity" {
+			return unknown("entity")
+		}
+		q.ID, err = r.entity()
+		return err
+	})
+	if err == nil && q.ID == "" {
+		err = missing("entity")
+	}
+	if err != nil {
+		return EntityGetRequest{}, err
+	}
+	return q, nil
+}
+
+// DecodeEntityDelete reads the request of VerbEntityDelete.
+func DecodeEntityDelete(payload []byte) (EntityDeleteRequest, error) {
+	var q EntityDeleteRequest
+	err := decode(payload, func(r *reader, name string) (err error) {
+		switch name {
+		case "entity":
+			q.ID, err = r.entity()
+		case "orphan":
+			q.Orphan, err = r.boolean()
+		default:
+			return unknown("entity, orphan")
+		}
+		return err
+	})
+	if err == nil && q.ID == "" {
+		err = missing("entity")
+	}
+	if err != nil {
+		return EntityDeleteRequest{}, err
+	}
+	return q, nil
+}
+
+// DecodeEntityChildren reads the request of VerbEntityChildren. An absent limit
+// becomes DefaultPage.
+func DecodeEntityChildren(payload []byte) (EntityChildrenRequest, error) {
+	q := EntityChildrenRequest{EntityListRequest: EntityListRequest{Limit: DefaultPage}}
+	err := decode(payload, func(r *reader, name string) (err error) {
+		if name == "entity" {
+			q.ID, err = r.entity()
+			return err
+		}
+		return r.page(&q.EntityListRequest, name, "entity, cursor, limit")
+	})
+	if err == nil && q.ID == "" {
+		err = missing("entity")
+	}
+	if err != nil {
+		return EntityChildrenRequest{}, err
+	}
+	return q, nil
+}
+
+// DecodeEntityList reads the request of VerbEntityList. An absent limit becomes
+// DefaultPage.
+func DecodeEntityList(payload []byte) (EntityListRequest, error) {
+	q := EntityListRequest{Limit: DefaultPage}
+	err := decode(payload, func(r *reader, name string) error { return r.page(&q, name, "cursor, limit") })
+	if err != nil {
+		return EntityListRequest{}, err
+	}
+	return q, nil
+}
+
+// page reads one field of a page, or refuses a name that is none of known.
+func (r *reader) page(q *EntityListRequest, name, known string) (err error) {
+	switch name {
+	case "cursor":
+		q.Cursor, err = r.str()
+	case "limit":
+		q.Limit, err = r.integer(CodeInvalidAmount, 1, MaxPage)
+	default:
+		return unknown(known)
+	}
+	return err
+}
+
+// metadata reads an object of strings; it is not nil.
+func (r *reader) metadata() (map[string]string, error) {
+	m := make(map[string]string)
+	err := r.object(func(key string) error {
+		if len(m) == MaxMetadata {
+			return Errorf(CodeInvalidMetadata, "", "at most %d entries are allowed", MaxMetadata)
+		}
+		value, err := r.str()
+		m[key] = value
+		return err
+	})
+	return m, err
+}

@@ -1,0 +1,197 @@
+package api
+
+import "unicode/utf8"
+
+// Bounds of entities.
+const (
+	// MaxLevels is how many entities may stand above one another, the lowest
+	// included.
+	MaxLevels = 4
+	// MaxMetadata is how many entries an entity's metadata can have.
+	MaxMetadata = 16
+
+	maxName          = 128 // bytes, of an entity's name
+	maxMetadataKey   = 64
+	maxMetadataValue = 256 // bytes
+)
+
+// Entity is who is limited. What nobody created may spend as well: it has no
+// parent and no metadata.
+type Entity struct {
+	ID string `json:"entity"`
+	// Name is for people.
+	Name string `json:"name,omitempty"`
+	// Parent is the entity above it.
+	Parent string `json:"parent,omitempty"`
+	// Cascade: what it spends it also spends from its parent.
+	Cascade bool `json:"cascade,omitempty"`
+	// Metadata is for people and programs around Tidegate, which does not read it.
+	Metadata map[string]string `json:"metadata,omitempty"`
+	// Version counts the changes, from 1.
+	Version int64 `json:"version"`
+}
+
+// EntityCreateRequest makes an entity. One that is there gives the code
+// already_exists. The reply is an [Entity].
+type EntityCreateRequest struct {
+	ID       string            `json:"entity"`
+	Name     string            `json:"name,omitempty"`
+	Parent   string            `json:"parent,omitempty"`
+	Cascade  bool              `json:"cascade,omitempty"`
+	Metadata map[string]string `json:"metadata,omitempty"`
+}
+
+// EntityUpdateRequest changes what it names and leaves the rest. The reply is an
+// [Entity].
+type EntityUpdateRequest struct {
+	ID   string  `json:"entity"`
+	Name *string `json:"name,omitempty"`
+	// Parent, if empty, takes the parent away, and the cascade with it.
+	Parent  *string `json:"parent,omitempty"`
+	Cascade *bool   `json:"cascade,omitempty"`
+	// Metadata replaces all of it; nil leaves it, an empty map clears it.
+	Metadata map[string]string `json:"metadata,omitzero"`
+	// Version, if any, is the one that the change relies on. Another one gives the
+	// code conflict.
+	Version int64 `json:"version,omitempty"`
+}
+
+// EntityGetRequest asks for one entity. The reply is an [Entity], or the code
+// not_found.
+type EntityGetRequest struct {
+	ID string `json:"entity"`
+}
+
+// EntityDeleteRequest takes an entity away: its name, metadata and parent. Its
+// limits and balances stay, as those of an entity that nobody created.
+type EntityDeleteRequest struct {
+	ID string `json:"entity"`
+	// Orphan lets an entity go that has children, which keep it as their parent;
+	// without it they give the code has_children.
+	Orphan bool `json:"orphan,omitempty"`
+}
+
+// EntityDeleteReply confirms a deletion.
+type EntityDeleteReply struct {
+	Deleted bool `json:"deleted"`
+}
+
+// EntityChildrenRequest asks for the entities whose parent it is, a page at a
+// time. The reply is an [EntityListReply].
+type EntityChildrenRequest struct {
+	ID string `json:"entity"`
+	EntityListRequest
+}
+
+// EntityListRequest asks for all entities, a page at a time.
+type EntityListRequest struct {
+	// Cursor is that of the page before; empty for the first page.
+	Cursor string `json:"cursor,omitempty"`
+	// Limit bounds the entries of the page, up to MaxPage; 0 is DefaultPage.
+	Limit int64 `json:"limit,omitempty"`
+}
+
+// EntityListReply is one page. The last one has no cursor; others may hold fewer
+// entries than asked for, or none.
+type EntityListReply struct {
+	Entities []Entity `json:"entities"`
+	Cursor   string   `json:"cursor,omitempty"`
+}
+
+// Check fails unless the request is complete and within bounds.
+func (q *EntityCreateRequest) Check() error {
+	if err := checkFamily(q.ID, q.Parent); err != nil {
+		return err
+	}
+	if q.Cascade && q.Parent == "" {
+		return Errorf(CodeMissingField, "parent", "cascade needs a parent to spend from")
+	}
+	if err := checkName(q.Name); err != nil {
+		return err
+	}
+	return checkMetadata(q.Metadata)
+}
+
+// Check fails unless the request names an entity and a change within bounds.
+func (q *EntityUpdateRequest) Check() error {
+	parent := ""
+	if q.Parent != nil {
+		parent = *q.Parent
+	}
+	if err := checkFamily(q.ID, parent); err != nil {
+		return err
+	}
+	switch {
+	case q.Name == nil && q.Parent == nil && q.Cascade == nil && q.Metadata == nil:
+		return Errorf(CodeMissingField, "", "name what to change: name, parent, cascade or metadata")
+	case q.Parent != nil && parent == "" && q.Cascade != nil && *q.Cascade:
+		return Errorf(CodeMissingField, "parent", "cascade needs a parent to spend from")
+	case q.Version < 0:
+		return Errorf(CodeInvalidVersion, "version", "%d must be a whole number above 0", q.Version)
+	case q.Name != nil:
+		if err := checkName(*q.Name); err != nil {
+			return err
+		}
+	}
+	return checkMetadata(q.Metadata)
+}
+
+func checkFamily(id, parent string) error {
+	if err := CheckEntity(id); err != nil {
+		return within("entity", err)
+	}
+	if parent == "" {
+		return nil
+	}
+	if err := CheckEntity(parent); err != nil {
+		return within("parent", err)
+	}
+	if parent == id {
+		return Errorf(CodeInvalidParent, "parent", "an entity cannot be its own parent")
+	}
+	return nil
+}
+
+// checkName fails with invalid_name unless the name is printable and not too
+// long. None at all is fine.
+func checkName(name string) error {
+	if len(name) > maxName || !printable(name) {
+		return Errorf(CodeInvalidName, "name", "%s: a name has at most %d bytes of UTF-8, and no control characters", shown(name), maxName)
+	}
+	return nil
+}
+
+func checkMetadata(m map[string]string) error {
+	if len(m) > MaxMetadata {
+		return Errorf(CodeInvalidMetadata, "metadata", "it has %d entries; at most %d are allowed", len(m), MaxMetadata)
+	}
+	for key, value := range m {
+		if err := checkEntry(key, value); err != nil {
+			return within("metadata", err)
+		}
+	}
+	return nil
+}
+
+func checkEntry(key, value string) error {
+	allowed := func(c byte) bool {
+		return alphanumeric(c) || c == '_' || c == '.' || c == ':' || c == '/' || c == '-'
+	}
+	if !fits(key, maxMetadataKey, allowed) {
+		return Errorf(CodeInvalidMetadata, "", "%s: a key has at most %d letters, digits and _ . : / -", shown(key), maxMetadataKey)
+	}
+	if len(value) > maxMetadataValue || !printable(value) {
+		return Errorf(CodeInvalidMetadata, key, "%s: a value has at most %d bytes of UTF-8, and no control characters", shown(value), maxMetadataValue)
+	}
+	return nil
+}
+
+// printable says whether s is UTF-8 without control characters.
+func printable(s string) bool {
+	for _, c := range s {
+		if c < ' ' || c >= 0x7f && c < 0xa0 {
+			return false
+		}
+	}
+	return utf8.ValidString(s)
+}

@@ -1,0 +1,62 @@
+package api
+
+// PolicyUnset takes a level's on_unavailable away, so that the next level is
+// asked. It stands in a [PolicySetRequest] alone.
+const PolicyUnset Policy = "unset"
+
+// MaxAuditRetentionDays is the longest that audit events are kept: ten years of
+// 365 days.
+const MaxAuditRetentionDays = 3650
+
+// PolicySetRequest changes what a config level stores beside limits. What is
+// left out stays as it is, and so do the level's limits. The reply is a
+// [PolicyLevel].
+type PolicySetRequest struct {
+	LimitsTarget
+	// OnUnavailable is PolicyBlock, PolicyAllow or PolicyUnset.
+	OnUnavailable Policy `json:"on_unavailable,omitempty"`
+	// AuditRetentionDays says how long audit events of the namespace are kept,
+	// from 1 to MaxAuditRetentionDays days; 0 is the default again. The system
+	// level alone has it.
+	AuditRetentionDays *int64 `json:"audit_retention_days,omitempty"`
+}
+
+// PolicyGetRequest asks for the policies of one level. The reply is a
+// [PolicyLevel], or the code not_found.
+type PolicyGetRequest struct{ LimitsTarget }
+
+// PolicyLevel is a config level and the policies stored there.
+type PolicyLevel struct {
+	LimitsTarget
+	OnUnavailable      Policy `json:"on_unavailable,omitempty"`
+	AuditRetentionDays int64  `json:"audit_retention_days,omitempty"`
+	// Version counts the changes of the level, those of its limits included,
+	// from 1; 0 says that the level stores nothing any more.
+	Version int64 `json:"config_version"`
+}
+
+// Check fails unless the request names a level, something to change, and values
+// that may be stored there.
+func (q PolicySetRequest) Check() error {
+	if err := q.LimitsTarget.Check(); err != nil {
+		return err
+	}
+	if q.OnUnavailable != PolicyUnset {
+		if err := q.OnUnavailable.Check(); err != nil {
+			return Errorf(CodeInvalidPolicy, "on_unavailable", "%s: write %q, %q or %q",
+				shown(string(q.OnUnavailable)), PolicyBlock, PolicyAllow, PolicyUnset)
+		}
+	}
+	days := q.AuditRetentionDays
+	switch {
+	case days == nil && q.OnUnavailable == "":
+		return Errorf(CodeMissingField, "", "name what to change: on_unavailable, or audit_retention_days of the system level")
+	case days == nil:
+		return nil
+	case !q.System:
+		return Errorf(CodeUnknownField, "audit_retention_days", "the system level alone says how long audit events are kept")
+	case *days < 0 || *days > MaxAuditRetentionDays:
+		return Errorf(CodeInvalidPolicy, "audit_retention_days", "%d must be from 1 to %d days, or 0 for the default", *days, MaxAuditRetentionDays)
+	}
+	return nil
+}

@@ -1,0 +1,211 @@
+package api
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// Window is how long the spans of time are that usage is summed up over. They
+// begin and end in UTC.
+type Window string
+
+// The windows. Monthly ones are kept only where the aggregator is told to.
+const (
+	WindowHourly  Window = "hourly"
+	WindowDaily   Window = "daily"
+	WindowMonthly Window = "monthly"
+)
+
+// UsageWindows lists all windows.
+func UsageWindows() []Window { return []Window{WindowHourly, WindowDaily, WindowMonthly} }
+
+// Check fails with invalid_window unless the window is one of the list.
+func (w Window) Check() error {
+	if slices.Contains(UsageWindows(), w) {
+		return nil
+	}
+	return Errorf(CodeInvalidWindow, "", "%s: the windows are %s, %s and %s", shown(string(w)), WindowHourly, WindowDaily, WindowMonthly)
+}
+
+// UsageRequest asks for what an entity used, a page at a time: the request of
+// VerbUsageList and of VerbUsageSummary.
+type UsageRequest struct {
+	Entity string `json:"entity"`
+	// Resource leaves the others out; empty: all.
+	Resource string `json:"resource,omitempty"`
+	// Window is WindowHourly where it is empty.
+	Window Window `json:"window,omitempty"`
+	// FromMs and ToMs leave out what ended before the one or began after the
+	// other, in Unix milliseconds; 0 is no bound.
+	FromMs int64 `json:"from_ms,omitempty"`
+	ToMs   int64 `json:"to_ms,omitempty"`
+	// Cursor is that of the page before; empty for the first page.
+	Cursor string `json:"cursor,omitempty"`
+	// Limit bounds the snapshots of the page, up to MaxPage; 0 is DefaultPage.
+	Limit int64 `json:"limit,omitempty"`
+}
+
+// Check fails unless the request names an entity, a window and times in order.
+func (q *UsageRequest) Check() error {
+	switch {
+	case q.Entity == "":
+		return missing("entity")
+	case q.FromMs < 0:
+		return Errorf(CodeInvalidTime, "from_ms", "%d is before 1970", q.FromMs)
+	case q.ToMs < 0 || q.ToMs != 0 && q.ToMs < q.FromMs:
+		return Errorf(CodeInvalidTime, "to_ms", "%d is before from_ms, %d", q.ToMs, q.FromMs)
+	}
+	if err := CheckEntity(q.Entity); err != nil {
+		return within("entity", err)
+	}
+	if q.Resource != "" {
+		if err := CheckResource(q.Resource); err != nil {
+			return within("resource", err)
+		}
+	}
+	if q.Window != "" {
+		return within("window", q.Window.Check())
+	}
+	return nil
+}
+
+// UsageListReply is one page, by resource and then by time. The last one has no
+// cursor; others may hold fewer snapshots than asked for, or none.
+type UsageListReply struct {
+	Snapshots []UsageSnapshot `json:"snapshots"`
+	Cursor    string          `json:"cursor,omitempty"`
+}
+
+// UsageSnapshot is what an entity used of a resource in one window. There is none
+// for a window in which it used nothing.
+type UsageSnapshot struct {
+	Resource string `json:"resource"`
+	// Override tells apart what was spent under limits that requests brought
+	// themselves, by what those limits were; empty for the stored limits.
+	Override string `json:"override,omitempty"`
+	Window   Window `json:"window"`
+	// StartMs is the window's first moment and EndMs the first that is not in it,
+	// in Unix milliseconds.
+	StartMs int64 `json:"start_ms"`
+	EndMs   int64 `json:"end_ms"`
+	// Acquires is how many were admitted.
+	Acquires int64 `json:"acquires"`
+	// Limits are those that were used, by name.
+	Limits []LimitUsage `json:"limits"`
+}
+
+// LimitUsage is what was used of one limit, in whole tokens, net: negative where
+// a window saw more given back than spent.
+type LimitUsage struct {
+	Name string `json:"name"`
+	Used int64  `json:"used"`
+}
+
+// UsageSummaryReply sums up one page; the totals of all pages together are those
+// of the request. The last one has no cursor.
+type UsageSummaryReply struct {
+	Totals UsageTotals `json:"totals"`
+	Cursor string      `json:"cursor,omitempty"`
+}
+
+// UsageTotal sums up one limit of a resource over windows, in whole tokens.
+type UsageTotal struct {
+	Resource string `json:"resource"`
+	Override string `json:"override,omitempty"` // as in UsageSnapshot
+	Name     string `json:"name"`
+	Windows  int64  `json:"windows"` // in which it was used
+	Used     int64  `json:"used"`
+	// Average is of those windows.
+	Average float64 `json:"average"`
+	// Peak is the most that was used in one window, and PeakStartMs the first such
+	// window's first moment.
+	Peak        int64 `json:"peak"`
+	PeakStartMs int64 `json:"peak_start_ms"`
+}
+
+// UsageTotals are totals by resource, override and name. Sums stop at what int64
+// holds.
+type UsageTotals []UsageTotal
+
+// Count adds the limits of one snapshot.
+func (t *UsageTotals) Count(s UsageSnapshot) {
+	for _, l := range s.Limits {
+		t.add(UsageTotal{
+			Resource: s.Resource, Override: s.Override, Name: l.Name,
+			Windows: 1, Used: l.Used, Peak: l.Used, PeakStartMs: s.StartMs,
+		})
+	}
+}
+
+// Add adds the totals of another page.
+func (t *UsageTotals) Add(page UsageTotals) {
+	for _, more := range page {
+		t.add(more)
+	}
+}
+
+func (t *UsageTotals) add(more UsageTotal) {
+	i, found := slices.BinarySearchFunc(*t, more, func(a, b UsageTotal) int {
+		return cmp.Or(cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Override, b.Override), cmp.Compare(a.Name, b.Name))
+	})
+	if !found {
+		more.Average = float64(more.Used) / float64(more.Windows)
+		*t = slices.Insert(*t, i, more)
+		return
+	}
+	total := &(*t)[i]
+	total.Windows = sum(total.Windows, more.Windows)
+	total.Used = netSum(total.Used, more.Used)
+	total.Average = float64(total.Used) / float64(total.Windows)
+	if more.Peak > total.Peak || more.Peak == total.Peak && more.PeakStartMs < total.PeakStartMs {
+		total.Peak, total.PeakStartMs = more.Peak, more.PeakStartMs
+	}
+}
+
+// netSum adds numbers of either sign, up to the largest there are.
+func netSum(a, b int64) int64 {
+	switch {
+	case b > 0 && a > math.MaxInt64-b:
+		return math.MaxInt64
+	case b < 0 && a < math.MinInt64-b:
+		return math.MinInt64
+	}
+	return a + b
+}
+
+// DecodeUsage reads the request of VerbUsageList or VerbUsageSummary. An absent
+// window becomes WindowHourly, an absent limit DefaultPage.
+func DecodeUsage(payload []byte) (UsageRequest, error) {
+	q := UsageRequest{Window: WindowHourly, Limit: DefaultPage}
+	err := decode(payload, func(r *reader, name string) (err error) {
+		switch name {
+		case "entity":
+			q.Entity, err = r.entity()
+		case "resource":
+			q.Resource, err = r.resource()
+		case "window":
+			var s string
+			s, err = r.checked(func(s string) error { return Window(s).Check() })
+			q.Window = Window(s)
+		case "from_ms":
+			q.FromMs, err = r.integer(CodeInvalidTime, 1, math.MaxInt64)
+		case "to_ms":
+			q.ToMs, err = r.integer(CodeInvalidTime, 1, math.MaxInt64)
+		case "cursor":
+			q.Cursor, err = r.str()
+		case "limit":
+			q.Limit, err = r.integer(CodeInvalidAmount, 1, MaxPage)
+		default:
+			return unknown("entity, resource, window, from_ms, to_ms, cursor, limit")
+		}
+		return err
+	})
+	if err == nil {
+		err = q.Check()
+	}
+	if err != nil {
+		return UsageRequest{}, err
+	}
+	return q, nil
+}
