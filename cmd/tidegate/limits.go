@@ -126,7 +126,7 @@ func (c limitsDeleteCmd) Run(ctx context.Context, o output) error {
 		return err
 	}
 	return c.client(func(client *tidegate.Client) error {
-		if err := client.Admin().DeleteLimits(ctx, target); err != nil {
+		if err := client.Admin().DeleteLimits(ctx, api.LimitsDeleteRequest{LimitsTarget: target}); err != nil {
 			return err
 		}
 		return o.write(api.LimitsDeleteReply{Deleted: true}, func(p *page) {

@@ -48,6 +48,7 @@ type Client struct {
 	namespace string
 	policy    Policy
 	timeout   time.Duration
+	observer  Observer // nil: nobody
 }
 
 // Option configures a Client.
@@ -114,7 +115,11 @@ func (c *Client) Acquire(ctx context.Context, entity, resource string, consume C
 	if len(q.Limits) > 0 {
 		verb = api.VerbAcquireOverride
 	}
-	body, err := c.exchange(ctx, verb, q.AppendJSON(make([]byte, 0, 192)))
+	id := ownRequestID(ctx)
+	if id == "" && c.observer != nil {
+		id = api.NewRequestID()
+	}
+	body, err := c.exchange(ctx, id, verb, q.AppendJSON(make([]byte, 0, 192)))
 	if err != nil {
 		var down *UnavailableError
 		if q.OnUnavailable == Allow && errors.As(err, &down) {
@@ -127,7 +132,7 @@ func (c *Client) Acquire(ctx context.Context, entity, resource string, consume C
 	case err != nil:
 		return nil, fmt.Errorf("read the reply to %s: %w", verb, err)
 	case !reply.Allowed:
-		return nil, denied(entity, resource, &reply)
+		return nil, denied(entity, resource, id, &reply)
 	}
 	return newLease(c, reply), nil
 }
@@ -163,12 +168,17 @@ func (c *Client) Status(ctx context.Context, entity, resource string, consume Co
 
 // ask sends a request and reads its reply.
 func ask[Reply any](ctx context.Context, c *Client, verb api.Verb, request any) (Reply, error) {
+	return askAs[Reply](ctx, c, requestID(ctx), verb, request)
+}
+
+// askAs sends a request under an id and reads its reply.
+func askAs[Reply any](ctx context.Context, c *Client, id string, verb api.Verb, request any) (Reply, error) {
 	var reply Reply
 	payload, err := json.Marshal(request)
 	if err != nil {
 		return reply, fmt.Errorf("write the request %s: %w", verb, err)
 	}
-	body, err := c.exchange(ctx, verb, payload)
+	body, err := c.exchange(ctx, id, verb, payload)
 	if err != nil {
 		return reply, err
 	}
@@ -178,16 +188,31 @@ func ask[Reply any](ctx context.Context, c *Client, verb api.Verb, request any) 
 	return reply, nil
 }
 
-// exchange sends one request, once, and waits for its reply. The errors are
-// those of the package's doc.
-func (c *Client) exchange(ctx context.Context, verb api.Verb, payload []byte) ([]byte, error) {
+// exchange sends one request, once, and waits for its reply. Without an id it has
+// the one that the service gives it, which an error tells. The errors are those of
+// the package's doc.
+func (c *Client) exchange(ctx context.Context, id string, verb api.Verb, payload []byte) ([]byte, error) {
 	msg := &nats.Msg{Subject: api.Subject(c.namespace, verb), Data: payload}
+	if id != "" {
+		msg.Header = nats.Header{api.HeaderRequestID: {id}}
+	}
+	if c.observer != nil {
+		return c.observed(ctx, id, verb, msg)
+	}
+	return c.send(ctx, id, verb, msg)
+}
+
+// send is exchange with a message that is made.
+func (c *Client) send(ctx context.Context, id string, verb api.Verb, msg *nats.Msg) ([]byte, error) {
 	wait := c.timeout
 	if deadline, ok := ctx.Deadline(); ok {
 		wait = time.Until(deadline)
 	}
 	if wait != api.DefaultTimeout { // which is what an absent header means
-		msg.Header = nats.Header{api.HeaderTimeout: {api.FormatTimeout(wait)}}
+		if msg.Header == nil {
+			msg.Header = make(nats.Header, 1)
+		}
+		msg.Header[api.HeaderTimeout] = []string{api.FormatTimeout(wait)}
 	}
 	reply, err := c.request(ctx, msg, wait)
 	switch {
@@ -197,15 +222,18 @@ func (c *Client) exchange(ctx context.Context, verb api.Verb, payload []byte) ([
 	case errors.Is(err, nats.ErrMaxPayload):
 		return nil, fmt.Errorf("%s: %w", verb, err)
 	default:
-		return nil, &UnavailableError{Err: fmt.Errorf("%s: %w", verb, err)}
+		return nil, &UnavailableError{RequestID: id, Err: fmt.Errorf("%s: %w", verb, err)}
 	}
 	if reply.Header == nil || reply.Header.Get(api.HeaderErrorCode) == "" {
 		return reply.Data, nil
 	}
 	refusal := api.DecodeError(reply.Data)
+	if refusal.RequestID = id; id == "" {
+		refusal.RequestID = reply.Header.Get(api.HeaderRequestID)
+	}
 	switch refusal.Status() {
 	case 408, 503:
-		return nil, &UnavailableError{Err: refusal}
+		return nil, &UnavailableError{RequestID: refusal.RequestID, Err: refusal}
 	}
 	return nil, refusal
 }

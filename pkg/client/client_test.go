@@ -163,7 +163,9 @@ func TestAcquireRefused(t *testing.T) {
 			_, err := w.client().Acquire(t.Context(), "e", "r", one)
 			var e *tidegate.Error
 			require.ErrorAs(t, err, &e)
-			require.Equal(t, api.Errorf(code, "consume.tpm", "because"), e)
+			want := api.Errorf(code, "consume.tpm", "because")
+			want.RequestID = w.ids()[0]
+			require.Equal(t, want, e)
 			var down *tidegate.UnavailableError
 			undecided := code.Status() == 503 || code.Status() == 408
 			require.Equal(t, undecided, errors.As(err, &down))

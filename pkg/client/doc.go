@@ -37,6 +37,16 @@
 // All are found with errors.As and errors.Is. The client never repeats an
 // acquire: if its reply is lost, its tokens may be spent.
 //
+// Where tenants have permissions of their own, the connection has to be made with
+// [InboxPrefix]: replies reach it under no other prefix. The prefix is the
+// connection's and not the client's, so [New] cannot set it, and a connection
+// serves one namespace. What the server does not permit nobody answers: the
+// call ends with its time, as an *UnavailableError, and the connection's error
+// handler is told why.
+//
+// Every request has an id, which is in each line that the service logs about it,
+// and in the errors here: that of [WithRequestID], or else one of its own.
+//
 // The deadline of the context travels with the request, so that the service
 // does not spend for a caller that has gone. Without one, [WithTimeout] holds.
 package tidegate

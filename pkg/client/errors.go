@@ -18,6 +18,9 @@ var ErrReleased = errors.New("the lease is released")
 // spent.
 type DeniedError struct {
 	Entity, Resource string
+	// RequestID is the one of [WithRequestID], if any: a denial is nothing that
+	// services log.
+	RequestID string
 	// RetryAfter is exact: the same request alone passes after it. Callers that
 	// share a bucket should wait for Jittered instead. With Never it is the
 	// longest duration there is, so that who overlooks Never does not spin.
@@ -31,9 +34,9 @@ type DeniedError struct {
 // longestWaitMs is the longest wait that a Duration can say, 292 years.
 const longestWaitMs = math.MaxInt64 / int64(time.Millisecond)
 
-func denied(entity, resource string, reply *api.AcquireReply) *DeniedError {
+func denied(entity, resource, id string, reply *api.AcquireReply) *DeniedError {
 	e := &DeniedError{
-		Entity: entity, Resource: resource, Never: reply.Never, Limits: reply.Limits,
+		Entity: entity, Resource: resource, RequestID: id, Never: reply.Never, Limits: reply.Limits,
 		RetryAfter: time.Duration(min(reply.RetryAfterMs, longestWaitMs)) * time.Millisecond,
 	}
 	if e.Never {
@@ -78,6 +81,9 @@ type UnavailableError struct {
 	// Err is the cause: nats.ErrNoResponders, nats.ErrTimeout,
 	// context.DeadlineExceeded, or an *Error of status 408 or 503.
 	Err error
+	// RequestID finds the request in logs; see [WithRequestID]. Of an acquire that
+	// nobody answered it is empty, unless the caller had one.
+	RequestID string
 }
 
 // Error implements error.
