@@ -1,0 +1,213 @@
+package consume_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/pkg/events"
+	"github.com/tidegate/tidegate/pkg/keys"
+)
+
+// seen is a record that a handler was given.
+type seen struct {
+	entity, replay string
+}
+
+// watcher hands on what a handler is given, and refuses whom it is told to.
+type watcher struct {
+	records chan seen
+	refuse  func(entity string) error
+}
+
+func newWatcher() *watcher {
+	return &watcher{records: make(chan seen, 100), refuse: func(string) error { return nil }}
+}
+
+func (w *watcher) handle(_ context.Context, b *consume.Batch) error {
+	for i, r := range b.Records {
+		entity := r.Key.(keys.Bucket).Entity
+		if err := w.refuse(entity); err != nil {
+			b.Refuse(i, err)
+		}
+		w.records <- seen{entity, r.Replay}
+	}
+	return nil
+}
+
+func (w *watcher) next(t *testing.T) seen {
+	t.Helper()
+	select {
+	case s := <-w.records:
+		return s
+	case <-time.After(30 * time.Second):
+		require.Fail(t, "nothing is handled")
+		return seen{}
+	}
+}
+
+// letters waits for so many dead letters of the service and returns them.
+func (w *world) letters(t *testing.T, n int) []consume.DeadLetter {
+	t.Helper()
+	dead := consume.NewDeadLetters(w.js)
+	var all []consume.DeadLetter
+	require.Eventually(t, func() bool {
+		var err error
+		all, _, err = dead.List(t.Context(), "test", 0, 100)
+		require.NoError(t, err)
+		return len(all) == n
+	}, 30*time.Second, 5*time.Millisecond, "there are not %d dead letters", n)
+	return all
+}
+
+// What no release can read goes to the dead letters, and holds nothing up.
+func TestAMalformedEventIsADeadLetter(t *testing.T) {
+	w := newWorld(t)
+	p, h := w.publisher(t), newWatcher()
+	m := w.member(t, "a", h.handle)
+	lane := events.Lane(keys.Bucket{Namespace: ns, Entity: "alice", Resource: "gpt-4"})
+	subject := events.Subject(events.KindBucket, lane)
+	p.publish(t, "alice")
+	p.send(t, subject, []byte(`{"v":1,"kind":"bucket","id":"`+strings.Repeat("x", 2000)+"\n\"}"))
+	p.send(t, subject, []byte("no JSON"))
+	p.publish(t, "alice")
+	require.Equal(t, []seen{{entity: "alice"}, {entity: "alice"}}, []seen{h.next(t), h.next(t)})
+	all := w.letters(t, 2)
+	require.Equal(t, "no JSON", string(all[1].Data))
+	require.Contains(t, all[1].Reason, "malformed event")
+	require.Equal(t, subject, all[1].Subject)
+	require.Equal(t, "test", all[1].Service)
+	require.False(t, all[1].At.IsZero())
+	require.Equal(t, "2", fmt.Sprint(m.metric(t, "tidegate_feed_dead_letters_total")))
+
+	dead := consume.NewDeadLetters(w.js)
+	one, next, err := dead.List(t.Context(), "", 0, 1)
+	require.NoError(t, err)
+	require.Equal(t, all[:1], one)
+	one, next, err = dead.List(t.Context(), "test", next, 1)
+	require.NoError(t, err)
+	require.Equal(t, all[1:], one)
+	one, next, err = dead.List(t.Context(), "test", next, 1)
+	require.NoError(t, err)
+	require.Empty(t, one)
+	require.Zero(t, next)
+	none, _, err := dead.List(t.Context(), "relay", 0, 10)
+	require.NoError(t, err)
+	require.Empty(t, none, "of another service")
+	got, err := dead.Get(t.Context(), all[1].Number)
+	require.NoError(t, err)
+	require.Equal(t, all[1], got)
+	_, err = dead.Get(t.Context(), 99)
+	require.ErrorIs(t, err, consume.ErrNoDeadLetter)
+	require.ErrorIs(t, dead.Replay(t.Context(), 99), consume.ErrNoDeadLetter)
+}
+
+// A record that is refused can be replayed, as often as it takes, and keeps its
+// mark.
+func TestARefusedRecordIsReplayed(t *testing.T) {
+	w := newWorld(t)
+	p, h := w.publisher(t), newWatcher()
+	h.refuse = func(entity string) error {
+		if entity == "bob" {
+			return errors.New("there is no room\nfor bob")
+		}
+		return nil
+	}
+	m := w.member(t, "a", h.handle)
+	for _, entity := range []string{"alice", "bob", "alice"} {
+		p.publish(t, entity)
+	}
+	for range 3 {
+		require.Empty(t, h.next(t).replay)
+	}
+	first := w.letters(t, 1)[0]
+	require.Equal(t, "there is no room for bob", first.Reason, "headers have one line")
+	event, err := events.Decode(first.Data)
+	require.NoError(t, err)
+	require.Equal(t, "bob", event.Key.(keys.Bucket).Entity)
+
+	dead := consume.NewDeadLetters(w.js)
+	require.NoError(t, dead.Replay(t.Context(), first.Number))
+	again := h.next(t)
+	require.Equal(t, "bob", again.entity)
+	require.NotEmpty(t, again.replay)
+	second := w.letters(t, 1)[0]
+	require.NotEqual(t, first.Number, second.Number, "it fails again")
+	require.ErrorIs(t, dead.Replay(t.Context(), first.Number), consume.ErrNoDeadLetter)
+
+	m.leave(t)
+	h.refuse = func(string) error { return nil }
+	m = w.member(t, "b", h.handle)
+	require.NoError(t, dead.Replay(t.Context(), second.Number))
+	require.Equal(t, again, h.next(t), "the mark is the record's, whichever letter it comes from")
+	w.letters(t, 0)
+	require.Equal(t, "1", fmt.Sprint(m.metric(t, "tidegate_feed_records_total")))
+}
+
+// A crash between the dead letters and the acknowledgement puts a record there
+// again.
+func TestADeadLetterIsPutOnce(t *testing.T) {
+	w := newWorld(t)
+	dead := consume.NewDeadLetters(w.js)
+	c := consume.Casualty{Subject: events.Subject(events.KindBucket, 7), Mark: "12", Data: []byte("x"), Reason: errors.New("?")}
+	for range 2 {
+		require.NoError(t, dead.Put(t.Context(), "test", c))
+		require.NoError(t, dead.Put(t.Context(), "other", c))
+	}
+	first := w.letters(t, 1)[0]
+	require.ErrorIs(t, dead.Replay(t.Context(), first.Number), consume.ErrTakesNoReplays, "the service never ran")
+	w.letters(t, 1)
+	c.Attempt = "13"
+	require.NoError(t, dead.Put(t.Context(), "test", c))
+	w.letters(t, 2)
+}
+
+// A kind of a later release is left out, and counted.
+func TestAnUnknownKindIsSkipped(t *testing.T) {
+	w := newWorld(t)
+	p, h := w.publisher(t), newWatcher()
+	m := w.member(t, "a", h.handle)
+	lane := events.Lane(keys.Bucket{Namespace: ns, Entity: "alice", Resource: "gpt-4"})
+	p.send(t, events.Subject(events.KindBucket, lane), []byte(`{"v":1,"kind":"weather"}`))
+	p.publish(t, "alice")
+	require.Equal(t, "alice", h.next(t).entity)
+	require.Equal(t, "1", fmt.Sprint(m.metric(t, "tidegate_feed_skipped_total")))
+	require.Zero(t, m.metric(t, "tidegate_feed_dead_letters_total"))
+}
+
+// A version of a later release waits for that release, and its lane with it. The
+// other lanes go on.
+func TestAnUnknownVersionWaitsForItsRelease(t *testing.T) {
+	w := newWorld(t)
+	p, h := w.publisher(t), newWatcher()
+	old := w.member(t, "old", h.handle)
+	key := keys.Bucket{Namespace: ns, Entity: "alice", Resource: "gpt-4"}
+	p.send(t, events.Subject(events.KindBucket, events.Lane(key)), []byte(`{"v":99,"kind":"bucket"}`))
+	p.publish(t, "alice")
+	require.Eventually(t, func() bool { return old.metric(t, "tidegate_feed_lanes_waiting") == 1 }, 30*time.Second, time.Millisecond)
+	other := "bob"
+	for i := 0; events.Lane(keys.Bucket{Namespace: ns, Entity: other, Resource: "gpt-4"}) == events.Lane(key); i++ {
+		other = fmt.Sprint("bob", i)
+	}
+	p.publish(t, other)
+	require.Equal(t, other, h.next(t).entity)
+	old.leave(t)
+	require.Empty(t, h.records, "nothing passes what waits")
+
+	newer := w.memberOf(t, "new", h.handle, fast(), func(data []byte) (*events.Event, error) {
+		e, err := events.Decode(data)
+		if errors.Is(err, events.ErrUnknownVersion) {
+			return &events.Event{Key: key, Bucket: &events.Change[events.Bucket]{}}, nil
+		}
+		return e, err
+	})
+	require.Equal(t, []seen{{entity: "alice"}, {entity: "alice"}}, []seen{h.next(t), h.next(t)})
+	require.Zero(t, newer.metric(t, "tidegate_feed_lanes_waiting"))
+	w.letters(t, 0)
+}

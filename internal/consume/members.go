@@ -1,0 +1,119 @@
+package consume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/tidegate/tidegate/pkg/events"
+)
+
+// membersBucket is the prefix of the KV buckets in which the members of each
+// service say that they live. An entry that is not renewed expires.
+const membersBucket = "TIDEGATE_MEMBERS_"
+
+// Members is a member's view of its group: who of a service lives. It is used by
+// one goroutine at a time.
+type Members struct {
+	js     jetstream.JetStream
+	bucket jetstream.KeyValueConfig
+	self   string
+	kv     jetstream.KeyValue // nil: to be opened, again where NATS has lost it
+}
+
+// Membership says who joins which group.
+type Membership struct {
+	Service  string        // names the group
+	Member   string        // unique among its running members
+	TTL      time.Duration // how long a member is believed to live that does not say so
+	Replicas int           // of the group's KV bucket
+}
+
+// Join says for the first time that a member lives.
+func Join(ctx context.Context, js jetstream.JetStream, m Membership) (*Members, error) {
+	joined := &Members{js: js, self: m.Member, bucket: jetstream.KeyValueConfig{
+		Bucket: membersBucket + m.Service, Description: "Who of " + m.Service + " lives", TTL: m.TTL, History: 1, Replicas: max(1, m.Replicas),
+		Storage: jetstream.MemoryStorage, // nobody who lived before the server started matters
+	}}
+	if _, err := joined.Beat(ctx); err != nil {
+		return nil, err
+	}
+	return joined, nil
+}
+
+// Beat says that the member lives and returns who does, itself included.
+func (m *Members) Beat(ctx context.Context) (living []string, err error) {
+	defer func() {
+		if err != nil {
+			m.kv = nil
+		}
+	}()
+	if m.kv == nil {
+		if m.kv, err = m.js.CreateOrUpdateKeyValue(ctx, m.bucket); err != nil {
+			return nil, fmt.Errorf("open the group's bucket %s: %w", m.bucket.Bucket, err)
+		}
+	}
+	if _, err := m.kv.PutString(ctx, m.self, ""); err != nil {
+		return nil, fmt.Errorf("say that %s lives: %w", m.self, err)
+	}
+	living, err = m.kv.Keys(ctx)
+	if err != nil && !errors.Is(err, jetstream.ErrNoKeysFound) {
+		return nil, fmt.Errorf("ask who lives: %w", err)
+	}
+	return living, nil
+}
+
+// Leave says that the member has stopped.
+func (m *Members) Leave(ctx context.Context) error {
+	if m.kv == nil {
+		return nil // it is not known to live
+	}
+	if err := m.kv.Purge(ctx, m.self); err != nil {
+		return fmt.Errorf("leave the group: %w", err)
+	}
+	return nil
+}
+
+// Owner is the member, of those that live, that a piece of work belongs to: the
+// one with the highest hash for it (rendezvous hashing), so that whoever comes or
+// goes moves no work but its own. It is empty when nobody lives.
+func Owner(work string, living []string) string {
+	owner, highest := "", uint64(0)
+	for _, m := range living {
+		if w := weight(m, work); owner == "" || w > highest || (w == highest && m > owner) {
+			owner, highest = m, w
+		}
+	}
+	return owner
+}
+
+// lanesOf are the lanes of a member among the living.
+func lanesOf(self string, living []string) map[int]bool {
+	mine := make(map[int]bool)
+	for lane := range events.Lanes {
+		if Owner(strconv.Itoa(lane), living) == self {
+			mine[lane] = true
+		}
+	}
+	return mine
+}
+
+// weight hashes a member and a piece of work. FNV alone spreads short inputs
+// badly over the high bits; the multiplications are those of MurmurHash3's
+// finalizer.
+func weight(member, work string) uint64 {
+	h := fnv.New64a()
+	_, _ = io.WriteString(h, member+"/"+work)
+	x := h.Sum64()
+	x ^= x >> 33
+	x *= 0xff51afd7ed558ccd
+	x ^= x >> 33
+	x *= 0xc4ceb9fe1a85ec53
+	return x ^ x>>33
+}

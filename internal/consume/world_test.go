@@ -1,0 +1,191 @@
+package consume_test
+
+import (
+	"context"
+	"log/slog"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/pkg/events"
+	"github.com/tidegate/tidegate/pkg/keys"
+)
+
+const ns = "AAAAAAAAAAA"
+
+// world is a NATS server with a feed.
+type world struct {
+	dir    string
+	server *server.Server
+	js     jetstream.JetStream
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{dir: t.TempDir()}
+	w.start(t, server.RANDOM_PORT)
+	t.Cleanup(func() { w.stop() })
+	w.js = w.connect(t)
+	_, err := consume.EnsureFeed(t.Context(), w.js, consume.Retention{})
+	require.NoError(t, err)
+	return w
+}
+
+func (w *world) start(t *testing.T, port int) {
+	t.Helper()
+	var err error
+	w.server, err = server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: w.dir, NoLog: true, NoSigs: true,
+	})
+	require.NoError(t, err)
+	w.server.Start()
+	require.True(t, w.server.ReadyForConnections(10*time.Second))
+}
+
+func (w *world) stop() {
+	w.server.Shutdown()
+	w.server.WaitForShutdown()
+}
+
+func (w *world) conn(t *testing.T) *nats.Conn {
+	t.Helper()
+	nc, err := nats.Connect(w.server.ClientURL(), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond))
+	require.NoError(t, err)
+	t.Cleanup(nc.Close)
+	return nc
+}
+
+func (w *world) connect(t *testing.T) jetstream.JetStream {
+	t.Helper()
+	js, err := jetstream.New(w.conn(t))
+	require.NoError(t, err)
+	return js
+}
+
+// publish puts the next events of buckets into the feed: each counts its
+// bucket's acquires up by one.
+type publisher struct {
+	js   jetstream.JetStream
+	last map[string]int64
+	n    int
+}
+
+func (p *publisher) publish(t *testing.T, entity string) {
+	t.Helper()
+	require.NoError(t, p.put(entity))
+}
+
+// put is publish from any goroutine.
+func (p *publisher) put(entity string) error {
+	p.n++
+	p.last[entity]++
+	at, err := events.NewPosition("2026-11-21T08:00:00.000", strconv.Itoa(p.n))
+	if err != nil {
+		return err
+	}
+	key := keys.Bucket{Namespace: ns, Entity: entity, Resource: "gpt-4"}
+	data, err := events.Encode(&events.Event{
+		Position: at, AtMs: 1763712000000, Key: key,
+		Bucket: &events.Change[events.Bucket]{New: &events.Bucket{ShardCount: 1, Acquires: p.last[entity]}},
+	})
+	if err == nil {
+		_, err = p.js.Publish(context.Background(), events.Subject(events.KindBucket, events.Lane(key)), data)
+	}
+	return err
+}
+
+func (p *publisher) send(t *testing.T, subject string, data []byte) {
+	t.Helper()
+	_, err := p.js.Publish(t.Context(), subject, data)
+	require.NoError(t, err)
+}
+
+func (w *world) publisher(t *testing.T) *publisher {
+	t.Helper()
+	return &publisher{js: w.connect(t), last: map[string]int64{}}
+}
+
+// fast are the times of a member in tests.
+func fast() consume.Tuning {
+	return consume.Tuning{
+		Batch: 64, Heartbeat: 100 * time.Millisecond, MemberTTL: time.Second, PinTTL: time.Second,
+		AckWait: time.Second, Poll: 100 * time.Millisecond, MaxBackoff: 100 * time.Millisecond, DrainTimeout: 5 * time.Second,
+	}
+}
+
+// member is a running member of the group "test".
+type member struct {
+	group   *consume.Group
+	metrics *prometheus.Registry
+	conn    *nats.Conn
+	stop    context.CancelFunc
+	ended   chan error
+}
+
+func (w *world) member(t *testing.T, name string, handle func(context.Context, *consume.Batch) error) *member {
+	t.Helper()
+	return w.memberOf(t, name, handle, fast(), events.Decode)
+}
+
+// memberOf is a member with times and a release of its own.
+func (w *world) memberOf(t *testing.T, name string, handle func(context.Context, *consume.Batch) error, tuning consume.Tuning,
+	decode func([]byte) (*events.Event, error),
+) *member {
+	t.Helper()
+	m := &member{metrics: prometheus.NewRegistry(), conn: w.conn(t), ended: make(chan error, 1)}
+	js, err := jetstream.New(m.conn)
+	require.NoError(t, err)
+	g, err := consume.New(consume.Config{
+		JetStream: js, Service: "test", Member: name, Kinds: []events.Kind{events.KindBucket}, Handle: handle,
+		Now: time.Now, Log: slog.New(slog.DiscardHandler), Metrics: m.metrics, Tuning: tuning,
+	})
+	require.NoError(t, err)
+	g.Decoding(decode)
+	m.group = g
+	ctx, cancel := context.WithCancel(context.Background())
+	m.stop = cancel
+	go func() { m.ended <- g.Run(ctx) }()
+	t.Cleanup(m.stop)
+	select {
+	case <-g.Ready():
+	case err := <-m.ended:
+		require.NoError(t, err)
+	}
+	return m
+}
+
+// metric is the value of a counter or gauge of the member.
+func (m *member) metric(t *testing.T, name string) float64 {
+	t.Helper()
+	families, err := m.metrics.Gather()
+	require.NoError(t, err)
+	for _, f := range families {
+		if f.GetName() == name {
+			one := f.GetMetric()[0]
+			return one.GetCounter().GetValue() + one.GetGauge().GetValue()
+		}
+	}
+	require.Failf(t, "no such metric", name)
+	return 0
+}
+
+// leave stops the member as a signal would.
+func (m *member) leave(t *testing.T) {
+	t.Helper()
+	m.stop()
+	require.NoError(t, <-m.ended)
+}
+
+// crash cuts the member off: it neither leaves its group nor acknowledges any more.
+func (m *member) crash() {
+	m.conn.Close()
+	m.stop()
+	<-m.ended // with whatever error
+}
