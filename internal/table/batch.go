@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -18,6 +17,10 @@ import (
 const (
 	// batchKeys is how many keys DynamoDB takes in one BatchGetItem.
 	batchKeys = 100
+	// deleteKeys is how many writes it takes in one BatchWriteItem.
+	deleteKeys = 25
+	// deleteAttempts is how often a write is asked for that is left unprocessed.
+	deleteAttempts = 6
 
 	minPause = 5 * time.Millisecond
 	maxPause = 200 * time.Millisecond
@@ -49,6 +52,38 @@ func BatchRead(ctx context.Context, client *dynamodb.Client, table string, wante
 	return items, nil
 }
 
+// DeleteKeys takes items away, in one request for each 25 keys, which must be
+// distinct. Keys that are not there are no error. What DynamoDB leaves
+// unprocessed is asked for again a few times; left says how many keys were still
+// there when it gave up.
+func DeleteKeys(ctx context.Context, client *dynamodb.Client, table string, unwanted []keys.Key) (left int, err error) {
+	for chunk := range slices.Chunk(unwanted, deleteKeys) {
+		next := make([]types.WriteRequest, len(chunk))
+		for i, k := range chunk {
+			next[i].DeleteRequest = &types.DeleteRequest{Key: KeyItem(k)}
+		}
+		for attempt := 0; len(next) > 0; attempt++ {
+			if attempt == deleteAttempts {
+				left += len(next)
+				break
+			}
+			if attempt > 0 {
+				if err := Pause(ctx, attempt); err != nil {
+					return 0, fmt.Errorf("delete %d items of table %s: %w", len(next), table, err)
+				}
+			}
+			out, err := client.BatchWriteItem(ctx, &dynamodb.BatchWriteItemInput{
+				RequestItems: map[string][]types.WriteRequest{table: next},
+			})
+			if err != nil {
+				return 0, fmt.Errorf("delete %d items of table %s: %w", len(next), table, err)
+			}
+			next = out.UnprocessedItems[table]
+		}
+	}
+	return left, nil
+}
+
 func batchInput(table string, wanted []keys.Key) *dynamodb.BatchGetItemInput {
 	asked := make([]Item, len(wanted))
 	for i, k := range wanted {
@@ -77,17 +112,28 @@ func StartAfter(in *dynamodb.QueryInput, index int, q keys.Query, last keys.Item
 	row := last.Key()
 	start := KeyItem(row)
 	if index > 0 {
-		in := last.Indexes()
-		key := []*keys.Key{in.GSI1, in.GSI2, in.GSI3, in.GSI4}[index-1]
+		key := rowOf(last, index, q)
 		if key == nil {
 			return false
 		}
 		pk, sk := indexAttributes(index)
 		row, start[pk], start[sk] = *key, text(key.PK), text(key.SK)
 	}
-	if row.PK != q.PK || !strings.HasPrefix(row.SK, q.SKPrefix) {
+	if !q.Lists(row) {
 		return false
 	}
 	in.ExclusiveStartKey = start
 	return true
+}
+
+// rowOf is the key of an item's row in an index, nil where it has none. Which
+// entity is whose child its key does not say, but the query does.
+func rowOf(item keys.Item, index int, q keys.Query) *keys.Key {
+	in := item.Indexes()
+	if e, ok := item.(keys.Entity); ok && index == 1 {
+		if parent, ok := keys.ParentOf(q); ok {
+			in = e.IndexesUnder(parent)
+		}
+	}
+	return []*keys.Key{in.GSI1, in.GSI2, in.GSI3, in.GSI4}[index-1]
 }

@@ -2,6 +2,7 @@ package table
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -101,8 +102,8 @@ func DecodeBucket(item Item) (*Bucket, error) {
 		Fingerprint: d.text(attrPrint),
 		Cascade:     d.boolean(attrCascade),
 		Parent:      d.text(attrParent),
-		Acquires:    d.optional(attrAcquires),
-		WriteUnits:  d.optional(attrWriteUnits),
+		Acquires:    d.counter(attrAcquires),
+		WriteUnits:  d.counter(attrWriteUnits),
 		LastWrite:   d.text(attrLastWrite),
 		TTL:         d.optional(attrTTL),
 	}
@@ -175,6 +176,20 @@ func (d *decoder) optional(attribute string) int64 {
 	return d.number(attribute)
 }
 
+// counter reads a number that is only ever added to, and so has no bound in the
+// store; beyond 64 bits it is shown as the last that fits.
+func (d *decoder) counter(attribute string) int64 {
+	v, ok := d.item[attribute].(*types.AttributeValueMemberN)
+	if !ok {
+		return d.optional(attribute)
+	}
+	n, err := strconv.ParseInt(v.Value, 10, 64)
+	if err != nil && !errors.Is(err, strconv.ErrRange) {
+		d.fail(attribute, "a whole number")
+	}
+	return n
+}
+
 func (d *decoder) number(attribute string) int64 {
 	v, ok := d.item[attribute].(*types.AttributeValueMemberN)
 	if !ok {
@@ -205,7 +220,7 @@ func (d *decoder) limits() []Limit {
 				Period:   d.number(periodOf(name)),
 			},
 			Drawn:    d.number(attribute),
-			Consumed: d.optional(consumedOf(name)),
+			Consumed: d.counter(consumedOf(name)),
 		})
 	}
 	slices.SortFunc(found, func(a, b Limit) int { return cmp.Compare(a.Name, b.Name) })

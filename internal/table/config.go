@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/tidegate/tidegate/pkg/api"
@@ -20,6 +19,8 @@ import (
 const (
 	attrConfigVersion = "config_version"
 	attrOnUnavailable = "on_unavailable"
+	attrManifest      = "manifest"
+	attrRetention     = "retention_days"
 
 	configPrefix = "l_"
 )
@@ -29,13 +30,32 @@ type Config struct {
 	Key           keys.Item   // an EntityConfig, a ResourceConfig or a SystemConfig
 	Limits        []api.Limit // by name; none where the level holds other settings alone
 	OnUnavailable api.Policy  // empty: the level has none
+	Manifest      string      // that set the limits; empty: none
+	RetentionDays int64       // how long audit events are kept; of a system's level alone, 0 for none
 	Version       int64       // how often the item was changed since it was made, from 1
 	LastWrite     string      // nonce of the last writer: versions begin again when a level was deleted, nonces do not
 	More          bool        // the item has settings that this release does not know; writes leave them alone
 }
 
 // OnlyLimits reports whether nothing would be left without the limits.
-func (c *Config) OnlyLimits() bool { return c.OnUnavailable == "" && !c.More }
+func (c *Config) OnlyLimits() bool { return c.Policies() == (Policies{}) && !c.More }
+
+// OnlyPolicy reports whether nothing would be left without the policies.
+func (c *Config) OnlyPolicy() bool { return len(c.Limits) == 0 && !c.More }
+
+// Policies are what a config level may store beside limits.
+type Policies struct {
+	OnUnavailable api.Policy // empty: none
+	RetentionDays int64      // how long audit events are kept, in days; 0: not said
+}
+
+// Policies are those that the level stores; nil stores none.
+func (c *Config) Policies() Policies {
+	if c == nil {
+		return Policies{}
+	}
+	return Policies{OnUnavailable: c.OnUnavailable, RetentionDays: c.RetentionDays}
+}
 
 // DecodeConfig reads a config item. The error is ErrDamaged for an item that is
 // none, or that holds limits out of bounds.
@@ -53,6 +73,8 @@ func DecodeConfig(item Item) (*Config, error) {
 	c := &Config{
 		Key:           key,
 		OnUnavailable: api.Policy(d.text(attrOnUnavailable)),
+		Manifest:      d.text(attrManifest),
+		RetentionDays: d.optional(attrRetention),
 		Version:       d.number(attrConfigVersion),
 		LastWrite:     d.text(attrLastWrite),
 	}
@@ -67,7 +89,7 @@ func DecodeConfig(item Item) (*Config, error) {
 // attributes beyond those of this release.
 func (d *decoder) configLimits() (limits []api.Limit, more bool) {
 	known := map[string]bool{
-		attrPK: true, attrSK: true, attrConfigVersion: true, attrOnUnavailable: true, attrLastWrite: true,
+		attrPK: true, attrSK: true, attrConfigVersion: true, attrOnUnavailable: true, attrManifest: true, attrRetention: true, attrLastWrite: true,
 	}
 	for n := 1; n <= indexes; n++ {
 		pk, sk := indexAttributes(n)
@@ -113,23 +135,40 @@ func configLimitAttributes(limit string) [3]string {
 
 // SetConfig is the form that replaces the limits of a config level and leaves
 // every other setting alone. It is refused where somebody else changed the item
-// since it was read, and then answers with the item that is there.
+// since it was read.
 type SetConfig struct {
 	Key           keys.Item   // an EntityConfig, a ResourceConfig or a SystemConfig
 	Known         *Config     // as it was read; nil: there was none
 	Limits        []api.Limit // empty: the level has no limits any more
 	OnUnavailable api.Policy  // empty: as it was
-	Nonce         string      // of this change; the same when the write is repeated
+	Manifest      string      // that sets the limits; empty: none, whichever it was
+	Nonce         string      // of this change
 }
 
-// Input is the write; it answers with the new item.
-func (s *SetConfig) Input(table string) *dynamodb.UpdateItemInput {
-	e := newExpression(8 + 3*len(s.Limits))
-	e.requireConfig(s.Known)
-	e.add(attrConfigVersion, 1)
-	e.set(attrLastWrite, text(s.Nonce))
+// Apply is the item as the write leaves it.
+func (s *SetConfig) Apply() *Config {
+	after := Config{Key: s.Key}
+	if s.Known != nil {
+		after = *s.Known
+	}
+	after.Limits, after.Manifest, after.LastWrite = s.Limits, s.Manifest, s.Nonce
+	after.Version++
+	if s.OnUnavailable != "" {
+		after.OnUnavailable = s.OnUnavailable
+	}
+	return &after
+}
+
+// Write is the write, for a transaction.
+func (s *SetConfig) Write(table string) types.TransactWriteItem {
+	e := newConfigChange(8+3*len(s.Limits), s.Known, s.Nonce)
 	if s.OnUnavailable != "" {
 		e.set(attrOnUnavailable, text(string(s.OnUnavailable)))
+	}
+	if s.Manifest != "" {
+		e.set(attrManifest, text(s.Manifest))
+	} else if s.Known != nil && s.Known.Manifest != "" {
+		e.remove(attrManifest)
 	}
 	kept := make(map[string]bool, len(s.Limits))
 	for _, l := range s.Limits {
@@ -139,21 +178,73 @@ func (s *SetConfig) Input(table string) *dynamodb.UpdateItemInput {
 		e.set(of[1], number(l.RefillAmount))
 		e.set(of[2], number(l.RefillPeriodSeconds))
 	}
-	if s.Known == nil {
-		e.setIndexes(s.Key.Indexes())
-	} else {
+	if s.Known != nil {
 		e.removeConfigLimits(s.Known.Limits, kept)
 	}
-	return &dynamodb.UpdateItemInput{
-		TableName:                           &table,
-		Key:                                 KeyItem(s.Key.Key()),
-		UpdateExpression:                    e.update(),
-		ConditionExpression:                 e.conditions(),
-		ExpressionAttributeNames:            e.names,
-		ExpressionAttributeValues:           e.values,
-		ReturnValues:                        types.ReturnValueAllNew,
-		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+	return e.configWrite(table, s.Key, s.Known)
+}
+
+// SetPolicy is the form that replaces the policies of a config level and leaves
+// every other setting alone. It is refused as a SetConfig is.
+type SetPolicy struct {
+	Key      keys.Item // an EntityConfig, a ResourceConfig or a SystemConfig
+	Known    *Config   // as it was read; nil: there was none
+	Policies Policies  // all of them, also those that stay
+	Nonce    string    // of this change
+}
+
+// Apply is the item as the write leaves it.
+func (s *SetPolicy) Apply() *Config {
+	after := Config{Key: s.Key}
+	if s.Known != nil {
+		after = *s.Known
 	}
+	after.OnUnavailable, after.RetentionDays = s.Policies.OnUnavailable, s.Policies.RetentionDays
+	after.LastWrite = s.Nonce
+	after.Version++
+	return &after
+}
+
+// Write is the write, for a transaction.
+func (s *SetPolicy) Write(table string) types.TransactWriteItem {
+	e := newConfigChange(8, s.Known, s.Nonce)
+	if policy := s.Policies.OnUnavailable; policy != "" {
+		e.set(attrOnUnavailable, text(string(policy)))
+	} else {
+		e.remove(attrOnUnavailable)
+	}
+	if days := s.Policies.RetentionDays; days != 0 {
+		e.set(attrRetention, number(days))
+	} else {
+		e.remove(attrRetention)
+	}
+	return e.configWrite(table, s.Key, s.Known)
+}
+
+// newConfigChange begins a change of a config item: it counts the change and
+// names its writer.
+func newConfigChange(n int, known *Config, nonce string) *expression {
+	e := newExpression(n)
+	e.requireConfig(known)
+	e.add(attrConfigVersion, 1)
+	e.set(attrLastWrite, text(nonce))
+	return e
+}
+
+// configWrite is the write of a change of a config item; it puts a new item into
+// its indexes.
+func (e *expression) configWrite(table string, key keys.Item, known *Config) types.TransactWriteItem {
+	if known == nil {
+		e.setIndexes(key.Indexes())
+	}
+	return types.TransactWriteItem{Update: &types.Update{
+		TableName:                 &table,
+		Key:                       KeyItem(key.Key()),
+		UpdateExpression:          e.update(),
+		ConditionExpression:       e.conditions(),
+		ExpressionAttributeNames:  e.names,
+		ExpressionAttributeValues: e.values,
+	}}
 }
 
 // DeleteConfig is the form that takes a config item away as a whole. It is
@@ -162,18 +253,17 @@ type DeleteConfig struct {
 	Known *Config // as it was read
 }
 
-// Input is the write.
-func (d *DeleteConfig) Input(table string) *dynamodb.DeleteItemInput {
+// Write is the write, for a transaction.
+func (d *DeleteConfig) Write(table string) types.TransactWriteItem {
 	e := newExpression(2)
 	e.requireConfig(d.Known)
-	return &dynamodb.DeleteItemInput{
-		TableName:                           &table,
-		Key:                                 KeyItem(d.Known.Key.Key()),
-		ConditionExpression:                 e.conditions(),
-		ExpressionAttributeNames:            e.names,
-		ExpressionAttributeValues:           e.values,
-		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
-	}
+	return types.TransactWriteItem{Delete: &types.Delete{
+		TableName:                 &table,
+		Key:                       KeyItem(d.Known.Key.Key()),
+		ConditionExpression:       e.conditions(),
+		ExpressionAttributeNames:  e.names,
+		ExpressionAttributeValues: e.values,
+	}}
 }
 
 // requireConfig refuses a config item that is not as it was read.

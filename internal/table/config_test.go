@@ -35,6 +35,9 @@ func (c *Config) encode() Item {
 	if c.OnUnavailable != "" {
 		item[attrOnUnavailable] = text(string(c.OnUnavailable))
 	}
+	if c.RetentionDays != 0 {
+		item[attrRetention] = number(c.RetentionDays)
+	}
 	for _, l := range c.Limits {
 		of := configLimitAttributes(l.Name)
 		item[of[0]], item[of[1]], item[of[2]] = number(l.Capacity), number(l.RefillAmount), number(l.RefillPeriodSeconds)
@@ -45,29 +48,61 @@ func (c *Config) encode() Item {
 func TestConfigFormsAreGolden(t *testing.T) {
 	limits := []api.Limit{apiLimit("rpm", 50), {Name: "tpm", Capacity: 20_000, RefillAmount: 10_000, RefillPeriodSeconds: 60}}
 	known := testConfig()
+	managed := testConfig()
+	managed.Manifest = "gateway"
 	sets := map[string]*SetConfig{
 		"config_create_entity":   {Key: known.Key, Limits: limits, Nonce: "NEWNONCE"},
 		"config_create_resource": {Key: keys.ResourceConfig{Namespace: testNamespace, Resource: "gpt-4"}, Limits: limits[:1], Nonce: "NEWNONCE"},
 		"config_create_system":   {Key: keys.SystemConfig{Namespace: testNamespace}, Limits: limits[:1], OnUnavailable: api.PolicyAllow, Nonce: "NEWNONCE"},
 		"config_replace":         {Key: known.Key, Known: known, Limits: limits, Nonce: "NEWNONCE"},
+		"config_manifest":        {Key: known.Key, Known: known, Limits: limits[:1], Manifest: "gateway", Nonce: "NEWNONCE"},
+		"config_unmanaged":       {Key: known.Key, Known: managed, Limits: limits[:1], Nonce: "NEWNONCE"},
 		"config_clear":           {Key: known.Key, Known: known, Nonce: "NEWNONCE"},
 	}
 	for name, s := range sets {
 		t.Run(name, func(t *testing.T) {
-			in := s.Input("tidegate")
+			in := s.Write("tidegate").Update
+			golden(t, name, form{Update: *in.UpdateExpression, Condition: *in.ConditionExpression, Names: in.ExpressionAttributeNames, Values: plain(t, in.ExpressionAttributeValues)})
+		})
+	}
+	policies := map[string]*SetPolicy{
+		"policy_create":  {Key: keys.SystemConfig{Namespace: testNamespace}, Policies: Policies{OnUnavailable: api.PolicyAllow, RetentionDays: 30}, Nonce: "NEWNONCE"},
+		"policy_replace": {Key: known.Key, Known: known, Policies: Policies{OnUnavailable: api.PolicyBlock}, Nonce: "NEWNONCE"},
+		"policy_clear":   {Key: known.Key, Known: known, Nonce: "NEWNONCE"},
+	}
+	for name, s := range policies {
+		t.Run(name, func(t *testing.T) {
+			in := s.Write("tidegate").Update
 			golden(t, name, form{Update: *in.UpdateExpression, Condition: *in.ConditionExpression, Names: in.ExpressionAttributeNames, Values: plain(t, in.ExpressionAttributeValues)})
 		})
 	}
 	t.Run("config_delete", func(t *testing.T) {
-		in := (&DeleteConfig{Known: known}).Input("tidegate")
+		in := (&DeleteConfig{Known: known}).Write("tidegate").Delete
 		golden(t, "config_delete", form{Condition: *in.ConditionExpression, Names: in.ExpressionAttributeNames, Values: plain(t, in.ExpressionAttributeValues)})
 	})
-	for i, action := range CreateNamespaceInput("tidegate", Namespace{Name: "default", ID: testNamespace}).TransactItems {
+	for i, action := range CreateNamespaceItems("tidegate", Namespace{Name: "default", ID: testNamespace, CreatedMs: 1772366400000}) {
 		name := []string{"namespace_forward", "namespace_reverse", "namespace_version"}[i]
 		t.Run(name, func(t *testing.T) {
 			golden(t, name, form{Condition: *action.Put.ConditionExpression, Names: action.Put.ExpressionAttributeNames, Item: plain(t, action.Put.Item)})
 		})
 	}
+	active := Namespace{Name: "tenant-a", ID: testNamespace, CreatedMs: 1772366400000}
+	deleted := active
+	deleted.DeletedMs, deleted.DeletedBy, deleted.Version = 1772366400001, "alice", 1
+	recovered, purging := active, deleted
+	recovered.Version, purging.PurgeMs, purging.Version = 2, 1772366400002, 2
+	for name, c := range map[string][2]Namespace{
+		"namespace_delete": {active, deleted}, "namespace_recover": {deleted, recovered}, "namespace_purge": {deleted, purging},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := ChangeNamespaceItem("tidegate", c[0], c[1]).Update
+			golden(t, name, form{Update: *u.UpdateExpression, Condition: *u.ConditionExpression, Names: u.ExpressionAttributeNames, Values: plain(t, u.ExpressionAttributeValues)})
+		})
+	}
+	t.Run("namespace_remove", func(t *testing.T) {
+		d := RemoveNamespaceItems("tidegate", purging)[0].Delete
+		golden(t, "namespace_remove", form{Condition: *d.ConditionExpression, Names: d.ExpressionAttributeNames, Values: plain(t, d.ExpressionAttributeValues)})
+	})
 }
 
 func TestConfigRoundTrip(t *testing.T) {
@@ -152,7 +187,7 @@ func TestTheLargestChangeFitsAnExpression(t *testing.T) {
 		known.Limits = append(known.Limits, apiLimit(fmt.Sprintf("old-%060d", i), 1))
 		next = append(next, apiLimit(fmt.Sprintf("new-%060d", i), 1))
 	}
-	in := (&SetConfig{Key: known.Key, Known: known, Limits: next, OnUnavailable: api.PolicyAllow, Nonce: "N"}).Input("tidegate")
+	in := (&SetConfig{Key: known.Key, Known: known, Limits: next, OnUnavailable: api.PolicyAllow, Nonce: "N"}).Write("tidegate").Update
 	require.Less(t, len(*in.UpdateExpression), 4096)
 }
 
@@ -194,14 +229,14 @@ func TestDamagedEntitiesAreRefused(t *testing.T) {
 
 func TestNamespaceRoundTrip(t *testing.T) {
 	want := Namespace{Name: "tenant-a", ID: testNamespace}
-	in := CreateNamespaceInput("tidegate", want)
-	require.Len(t, in.TransactItems, 3)
-	for i, action := range in.TransactItems[:2] {
+	writes := CreateNamespaceItems("tidegate", want)
+	require.Len(t, writes, 3)
+	for i, action := range writes[:2] {
 		got, err := DecodeNamespace(action.Put.Item)
 		require.NoError(t, err, i)
 		require.Equal(t, want, got)
 	}
-	schema, err := DecodeVersion(in.TransactItems[2].Put.Item)
+	schema, err := DecodeVersion(writes[2].Put.Item)
 	require.NoError(t, err)
 	require.EqualValues(t, SchemaVersion, schema)
 
@@ -211,7 +246,7 @@ func TestNamespaceRoundTrip(t *testing.T) {
 		func(i Item) { i[attrSK] = text("#VERSION") },
 		func(i Item) { i[attrPK] = number(1) },
 	} {
-		item := CreateNamespaceInput("tidegate", want).TransactItems[0].Put.Item
+		item := CreateNamespaceItems("tidegate", want)[0].Put.Item
 		damage(item)
 		_, err := DecodeNamespace(item)
 		require.ErrorIs(t, err, ErrDamaged)

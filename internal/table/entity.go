@@ -5,6 +5,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
@@ -12,42 +13,87 @@ const (
 	attrName     = "name"
 	attrMetadata = "metadata"
 	attrVersion  = "version"
+	attrBelow    = "below"
 )
 
 // Entity is the content of an entity item: who is limited.
 type Entity struct {
 	Key      keys.Entity
 	Name     string            // for people
-	Parent   string            // entity id, empty for none
+	Parent   string            // entity id, empty for none; its item is there
 	Cascade  bool              // an acquire also spends from Parent
 	Metadata map[string]string // for people; nil for none
-	Version  int64             // counts the changes
+	// Version counts the changes, from 1. 0 is a stub: there is no such entity,
+	// but others have it as their parent.
+	Version int64
+	// Below counts the entities below it: its children, their children, and so on.
+	Below     [api.MaxLevels - 1]int64
+	LastWrite string // nonce of the last writer, of Below too
 }
 
 // EncodeEntity is the whole item, index keys included.
 func EncodeEntity(e *Entity) Item {
-	key := e.Key.Key()
-	item := Item{attrPK: text(key.PK), attrSK: text(key.SK), attrVersion: number(e.Version)}
-	if e.Name != "" {
-		item[attrName] = text(e.Name)
+	item := KeyItem(e.Key.Key())
+	for _, a := range e.attributes() {
+		if a.value != nil {
+			item[a.name] = a.value
+		}
 	}
+	putIndexes(item, e.indexes())
+	return item
+}
+
+func (e *Entity) indexes() keys.Indexes {
+	if e.Parent == "" {
+		return e.Key.Indexes()
+	}
+	return e.Key.IndexesUnder(e.Parent)
+}
+
+// attribute is one of an item's, without a value where the item has none.
+type attribute struct {
+	name  string
+	value types.AttributeValue
+}
+
+// attributes are all but the keys.
+func (e *Entity) attributes() []attribute {
+	all := []attribute{
+		{attrVersion, number(e.Version)},
+		{attrName, optionalText(e.Name)},
+		{attrParent, optionalText(e.Parent)},
+		{attrLastWrite, optionalText(e.LastWrite)},
+		{name: attrCascade},
+		{name: attrMetadata},
+		{name: attrBelow},
+	}
+	cascade, metadata, below := &all[4].value, &all[5].value, &all[6].value
 	if e.Cascade {
-		item[attrCascade] = boolean(true)
+		*cascade = boolean(true)
 	}
 	if len(e.Metadata) > 0 {
 		m := make(Item, len(e.Metadata))
 		for k, v := range e.Metadata {
 			m[k] = text(v)
 		}
-		item[attrMetadata] = &types.AttributeValueMemberM{Value: m}
+		*metadata = &types.AttributeValueMemberM{Value: m}
 	}
-	if e.Parent == "" {
-		putIndexes(item, e.Key.Indexes())
-	} else {
-		item[attrParent] = text(e.Parent)
-		putIndexes(item, e.Key.IndexesUnder(e.Parent))
+	if e.Below != ([len(e.Below)]int64{}) {
+		counts := make([]types.AttributeValue, len(e.Below))
+		for i, n := range e.Below {
+			counts[i] = number(n)
+		}
+		*below = &types.AttributeValueMemberL{Value: counts}
 	}
-	return item
+	return all
+}
+
+// optionalText is no attribute for an empty string.
+func optionalText(s string) types.AttributeValue {
+	if s == "" {
+		return nil
+	}
+	return text(s)
 }
 
 // DecodeEntity reads an entity item; the error is ErrDamaged.
@@ -62,17 +108,116 @@ func DecodeEntity(item Item) (*Entity, error) {
 	}
 	d := decoder{item: item}
 	e := &Entity{
-		Key:      key,
-		Name:     d.text(attrName),
-		Parent:   d.text(attrParent),
-		Cascade:  d.boolean(attrCascade),
-		Metadata: d.texts(attrMetadata),
-		Version:  d.optional(attrVersion),
+		Key:       key,
+		Name:      d.text(attrName),
+		Parent:    d.text(attrParent),
+		Cascade:   d.boolean(attrCascade),
+		Metadata:  d.texts(attrMetadata),
+		Version:   d.optional(attrVersion),
+		LastWrite: d.text(attrLastWrite),
 	}
+	d.counts(attrBelow, e.Below[:])
 	if d.err != nil {
 		return nil, fmt.Errorf("%w: entity %s: %w", ErrDamaged, key.ID, d.err)
 	}
 	return e, nil
+}
+
+// SetEntity is the form that writes an entity item as it shall be, and leaves
+// attributes of later releases alone. It is refused where somebody else wrote
+// the item since it was read.
+type SetEntity struct {
+	Known *Entity // as it was read; nil: there was none
+	After *Entity // LastWrite is this write's nonce
+}
+
+// Write is the write, for a transaction.
+func (s *SetEntity) Write(table string) types.TransactWriteItem {
+	e := newExpression(12)
+	e.requireEntity(s.Known)
+	for _, a := range s.After.attributes() {
+		if a.value != nil {
+			e.set(a.name, a.value)
+		} else if s.Known != nil {
+			e.remove(a.name)
+		}
+	}
+	in := s.After.indexes()
+	e.setIndexes(in)
+	if s.Known != nil && in.GSI1 == nil {
+		pk, sk := indexAttributes(1)
+		e.remove(pk)
+		e.remove(sk)
+	}
+	return types.TransactWriteItem{Update: &types.Update{
+		TableName:                 &table,
+		Key:                       KeyItem(s.After.Key.Key()),
+		UpdateExpression:          e.update(),
+		ConditionExpression:       e.conditions(),
+		ExpressionAttributeNames:  e.names,
+		ExpressionAttributeValues: e.values,
+	}}
+}
+
+// DeleteEntityWrite takes an entity item away, unless somebody else wrote it
+// since it was read.
+func DeleteEntityWrite(table string, known *Entity) types.TransactWriteItem {
+	e := newExpression(2)
+	e.requireEntity(known)
+	return types.TransactWriteItem{Delete: &types.Delete{
+		TableName:                 &table,
+		Key:                       KeyItem(known.Key.Key()),
+		ConditionExpression:       e.conditions(),
+		ExpressionAttributeNames:  e.names,
+		ExpressionAttributeValues: e.values,
+	}}
+}
+
+// CheckEntityWrite writes nothing, and refuses its transaction where somebody
+// else wrote the item since it was read.
+func CheckEntityWrite(table string, known *Entity) types.TransactWriteItem {
+	e := newExpression(2)
+	e.requireEntity(known)
+	return types.TransactWriteItem{ConditionCheck: &types.ConditionCheck{
+		TableName:                 &table,
+		Key:                       KeyItem(known.Key.Key()),
+		ConditionExpression:       e.conditions(),
+		ExpressionAttributeNames:  e.names,
+		ExpressionAttributeValues: e.values,
+	}}
+}
+
+// requireEntity refuses an entity item that is not as it was read.
+func (e *expression) requireEntity(known *Entity) {
+	switch {
+	case known == nil:
+		e.requireAbsent(attrPK)
+	case known.LastWrite == "": // written by hand
+		e.requireEqual(attrVersion, number(known.Version))
+		e.requireAbsent(attrLastWrite)
+	default:
+		e.requireEqual(attrLastWrite, text(known.LastWrite))
+	}
+}
+
+// counts reads a list of whole numbers into n, as far as both go.
+func (d *decoder) counts(attribute string, n []int64) {
+	v, present := d.item[attribute]
+	if !present {
+		return
+	}
+	l, ok := v.(*types.AttributeValueMemberL)
+	if !ok {
+		d.fail(attribute, "a list")
+		return
+	}
+	for i := range min(len(n), len(l.Value)) {
+		inner := decoder{item: Item{attribute: l.Value[i]}}
+		n[i] = inner.number(attribute)
+		if inner.err != nil {
+			d.fail(attribute, "a list of whole numbers")
+		}
+	}
 }
 
 // texts reads a map of strings, nil where the attribute is missing.

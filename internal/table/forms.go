@@ -41,6 +41,10 @@ type Commit struct {
 // Input is the write with everything it takes to learn the truth from its
 // answer: the new item, or the item that refused it.
 func (c *Commit) Input(table string) *dynamodb.UpdateItemInput {
+	return updateInput(table, c.Key, c.expression())
+}
+
+func (c *Commit) expression() *expression {
 	e := newExpression(4 + 2*len(c.Limits))
 	if c.Guarded {
 		e.requireEqual(attrLevel, number(int64(c.Level)))
@@ -61,7 +65,7 @@ func (c *Commit) Input(table string) *dynamodb.UpdateItemInput {
 	case c.TTL.Set != 0:
 		e.set(attrTTL, number(c.TTL.Set))
 	}
-	return updateInput(table, c.Key, e)
+	return e
 }
 
 // Create is the form that makes a bucket item: full, minus what the first

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/attributevalue"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
@@ -188,4 +189,19 @@ func TestOrdinaryItemsStayBelowOneKilobyte(t *testing.T) {
 		b.Limits = append(b.Limits, Limit{Limit: perMinute(name, 1_000_000), Drawn: 1 << 55, Consumed: 1 << 50})
 	}
 	require.Less(t, sizeOf(t, EncodeBucket(b)), 1024)
+}
+
+// Settlements add to the counters without a bound; that must not make an item
+// unreadable.
+func TestCountersBeyond64BitsAreReadable(t *testing.T) {
+	item := EncodeBucket(testBucket())
+	item["b_rpm_tc"] = &types.AttributeValueMemberN{Value: "9223372036854775808"}
+	item["b_tpm_tc"] = &types.AttributeValueMemberN{Value: "-9223372036854775809"}
+	b, err := DecodeBucket(item)
+	require.NoError(t, err)
+	require.EqualValues(t, math.MaxInt64, b.Find("rpm").Consumed)
+	require.EqualValues(t, math.MinInt64, b.Find("tpm").Consumed)
+	item["b_rpm_tc"] = &types.AttributeValueMemberN{Value: "1.5"}
+	_, err = DecodeBucket(item)
+	require.Error(t, err)
 }

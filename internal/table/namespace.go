@@ -12,35 +12,117 @@ import (
 const (
 	attrNamespaceID = "namespace_id"
 	attrSchema      = "schema_version"
+	attrDeleted     = "deleted_ms"
+	attrDeletedBy   = "deleted_by"
+	attrPurge       = "purge_ms"
 )
 
 // SchemaVersion is the version of the data model that this release writes.
 const SchemaVersion = 1
 
 // Namespace is an entry of the registry: the forward item gives the id of a
-// name, the reverse item the name of an id.
-type Namespace struct{ Name, ID string }
+// name and what became of the namespace, the reverse item the name of an id.
+// Times are unix milliseconds, 0 for what did not happen (or, of a creation, is
+// not known).
+type Namespace struct {
+	Name, ID  string
+	CreatedMs int64
+	DeletedMs int64
+	DeletedBy string // who deleted it
+	PurgeMs   int64  // when its purge began: from then on nothing brings it back
+	Version   int64  // how often the entry was changed since it was made
+}
 
-// CreateNamespaceInput makes both entries of a namespace, and says in the
-// namespace which schema it is written in. It is refused as a whole where the
-// name or the id is taken.
-func CreateNamespaceInput(table string, n Namespace) *dynamodb.TransactWriteItemsInput {
+// Deleted reports whether requests in the namespace are refused.
+func (n *Namespace) Deleted() bool { return n.DeletedMs != 0 }
+
+// CreateNamespaceItems are the writes that make both entries of a namespace,
+// and say in the namespace which schema it is written in. In one transaction,
+// they are refused as a whole where the name or the id is taken.
+func CreateNamespaceItems(table string, n Namespace) []types.TransactWriteItem {
 	forward := KeyItem(keys.NamespaceName{Name: n.Name}.Key())
 	forward[attrNamespaceID] = text(n.ID)
+	if n.CreatedMs != 0 {
+		forward[attrCreated] = number(n.CreatedMs)
+	}
 	reverse := KeyItem(keys.NamespaceID{ID: n.ID}.Key())
 	reverse[attrName] = text(n.Name)
-	in := &dynamodb.TransactWriteItemsInput{}
+	var writes []types.TransactWriteItem
 	for _, item := range []Item{forward, reverse, EncodeVersion(keys.Version{Namespace: n.ID}, SchemaVersion)} {
 		e := newExpression(1)
 		e.requireAbsent(attrPK)
-		in.TransactItems = append(in.TransactItems, types.TransactWriteItem{Put: &types.Put{
+		writes = append(writes, types.TransactWriteItem{Put: &types.Put{
 			TableName:                &table,
 			Item:                     item,
 			ConditionExpression:      e.conditions(),
 			ExpressionAttributeNames: e.names,
 		}})
 	}
-	return in
+	return writes
+}
+
+// ChangeNamespaceItem is the write that brings the forward entry from one state
+// to another: deleted, recovered, or with its purge begun. It is refused where
+// somebody else changed the entry.
+func ChangeNamespaceItem(table string, known, wanted Namespace) types.TransactWriteItem {
+	e := newExpression(8)
+	e.requireNamespace(known)
+	e.set(attrVersion, number(wanted.Version))
+	for _, part := range []struct {
+		attribute string
+		present   bool
+		value     types.AttributeValue
+	}{
+		{attrDeleted, wanted.DeletedMs != 0, number(wanted.DeletedMs)},
+		{attrDeletedBy, wanted.DeletedBy != "", text(wanted.DeletedBy)},
+		{attrPurge, wanted.PurgeMs != 0, number(wanted.PurgeMs)},
+	} {
+		if !part.present {
+			e.remove(part.attribute)
+			continue
+		}
+		e.set(part.attribute, part.value)
+	}
+	return types.TransactWriteItem{Update: &types.Update{
+		TableName:                 &table,
+		Key:                       KeyItem(keys.NamespaceName{Name: known.Name}.Key()),
+		UpdateExpression:          e.update(),
+		ConditionExpression:       e.conditions(),
+		ExpressionAttributeNames:  e.names,
+		ExpressionAttributeValues: e.values,
+	}}
+}
+
+// RemoveNamespaceItems are the writes that take both entries of a purged
+// namespace away, so that its name is free. In one transaction, they are refused
+// as a whole where the forward entry is not as known.
+func RemoveNamespaceItems(table string, known Namespace) []types.TransactWriteItem {
+	e := newExpression(4)
+	e.requireNamespace(known)
+	return []types.TransactWriteItem{
+		{Delete: &types.Delete{
+			TableName:                 &table,
+			Key:                       KeyItem(keys.NamespaceName{Name: known.Name}.Key()),
+			ConditionExpression:       e.conditions(),
+			ExpressionAttributeNames:  e.names,
+			ExpressionAttributeValues: e.values,
+		}},
+		{Delete: &types.Delete{
+			TableName: &table,
+			Key:       KeyItem(keys.NamespaceID{ID: known.ID}.Key()),
+		}},
+	}
+}
+
+// requireNamespace refuses a forward entry of another namespace, or one that
+// was changed.
+func (e *expression) requireNamespace(known Namespace) {
+	e.requireEqual(attrNamespaceID, text(known.ID))
+	if known.Version == 0 {
+		e.requireAbsent(attrVersion)
+	} else {
+		e.requireEqual(attrVersion, number(known.Version))
+	}
 }
 
 // DecodeNamespace reads a forward or a reverse item; the error is ErrDamaged.
@@ -53,7 +135,15 @@ func DecodeNamespace(item Item) (Namespace, error) {
 	var n Namespace
 	switch key := key.(type) {
 	case keys.NamespaceName:
-		n = Namespace{Name: key.Name, ID: d.text(attrNamespaceID)}
+		n = Namespace{
+			Name:      key.Name,
+			ID:        d.text(attrNamespaceID),
+			CreatedMs: d.optional(attrCreated),
+			DeletedMs: d.optional(attrDeleted),
+			DeletedBy: d.text(attrDeletedBy),
+			PurgeMs:   d.optional(attrPurge),
+			Version:   d.optional(attrVersion),
+		}
 	case keys.NamespaceID:
 		n = Namespace{Name: d.text(attrName), ID: key.ID}
 	}
@@ -70,6 +160,19 @@ func EncodeVersion(key keys.Version, schema int64) Item {
 	item[attrSchema] = number(schema)
 	putIndexes(item, key.Indexes())
 	return item
+}
+
+// CreateVersionInput writes the record of this release's schema; it is refused
+// where there is a record.
+func CreateVersionInput(table string, key keys.Version) *dynamodb.PutItemInput {
+	e := newExpression(1)
+	e.requireAbsent(attrPK)
+	return &dynamodb.PutItemInput{
+		TableName:                &table,
+		Item:                     EncodeVersion(key, SchemaVersion),
+		ConditionExpression:      e.conditions(),
+		ExpressionAttributeNames: e.names,
+	}
 }
 
 // DecodeVersion reads a record of EncodeVersion; the error is ErrDamaged.

@@ -15,7 +15,10 @@ func QueryInput(table string, index int, q keys.Query) *dynamodb.QueryInput {
 	}
 	e := newExpression(2)
 	e.requireEqual(pk, text(q.PK))
-	if q.SKPrefix != "" {
+	switch {
+	case q.SKTo != "":
+		e.require(e.name(sk), " BETWEEN ", e.value(text(q.SKFrom)), " AND ", e.value(text(q.SKTo)))
+	case q.SKPrefix != "":
 		e.require("begins_with(", e.name(sk), ", ", e.value(text(q.SKPrefix)), ")")
 	}
 	in := &dynamodb.QueryInput{

@@ -3,11 +3,13 @@
 // that can make things go wrong.
 //
 //	b := tabletest.New(t)
-//	b.Fail("UpdateItem", fault.Fault{Kind: fault.ReplyLost})
-//	_, err := limits.NewStore(b.DB, b.Table).Set(ctx, ns, request)
+//	b.Fail("TransactWriteItems", fault.Fault{Kind: fault.ReplyLost})
+//	store := limits.NewStore(b.DB, b.Table, audit.NewLog(b.DB, b.Table, b.Now))
+//	_, err := store.Set(ctx, ns, by, request)
 package tabletest
 
 import (
+	"context"
 	"net/http"
 	"sync"
 	"testing"
@@ -28,6 +30,7 @@ type Bench struct {
 	Direct *dynamodb.Client // past all faults
 	Faults *fault.Transport
 	Table  string
+	Now    func() (time.Time, error) // the store's time, as audit logs take it
 
 	mu      sync.Mutex
 	planned map[string][]fault.Fault // guarded by mu; by operation
@@ -47,6 +50,7 @@ func Behind(t testing.TB, backend http.RoundTripper, now func() time.Time) *Benc
 	b := &Bench{
 		Faults:  fault.New(fault.Options{Next: backend, Now: now}),
 		Table:   "tidegate-test",
+		Now:     func() (time.Time, error) { return now(), nil },
 		planned: map[string][]fault.Fault{},
 		before:  map[string]func(){},
 	}
@@ -67,12 +71,53 @@ func (b *Bench) Fail(operation string, faults ...fault.Fault) {
 	b.planned[operation] = append(b.planned[operation], faults...)
 }
 
+// Forgive drops the faults that are still to be met by an operation.
+func (b *Bench) Forgive(operation string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.planned, operation)
+}
+
 // Before runs do before the next request of an operation arrives. What do asks
 // of the table, it asks through Direct; it may call Before again.
 func (b *Bench) Before(operation string, do func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.before[operation] = do
+}
+
+// EndAt is a context whose deadline passes a while after the nth request of an
+// operation arrives, so that a test need not guess how long the others take. It
+// uses Before.
+func (b *Bench) EndAt(ctx context.Context, operation string, n int, while time.Duration) context.Context {
+	e := &ending{Context: ctx, over: make(chan struct{})}
+	var count func()
+	count = func() {
+		if n--; n > 0 {
+			b.Before(operation, count)
+		} else {
+			time.AfterFunc(while, func() { close(e.over) })
+		}
+	}
+	b.Before(operation, count)
+	return e
+}
+
+// ending is a context that ends like one whose deadline has passed.
+type ending struct {
+	context.Context //nolint:containedctx // it is a context
+	over            chan struct{}
+}
+
+func (e *ending) Done() <-chan struct{} { return e.over }
+
+func (e *ending) Err() error {
+	select {
+	case <-e.over:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
 }
 
 // Calls is how many requests of an operation there were, those that met a fault

@@ -1,0 +1,264 @@
+package table
+
+import (
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/tidegate/tidegate/pkg/bucket"
+	"github.com/tidegate/tidegate/pkg/keys"
+)
+
+// Transaction is writes that are applied together or not at all. Under one token,
+// 1 to 36 characters, they are applied once at most, however often they are sent.
+func Transaction(token string, writes []types.TransactWriteItem) *dynamodb.TransactWriteItemsInput {
+	return &dynamodb.TransactWriteItemsInput{
+		ClientRequestToken:     &token,
+		TransactItems:          writes,
+		ReturnConsumedCapacity: types.ReturnConsumedCapacityTotal,
+	}
+}
+
+// Split is the transaction that makes two shards of one. It is refused where the
+// shard is not what it was planned for, where the child is there already, and
+// where the child is not wanted.
+type Split struct {
+	Key         keys.Bucket // of the shard that is split
+	Level       int         // its level before
+	Fingerprint string
+	Limits      []SplitLimit // all that the item has, removed ones too
+	Child       *Bucket      // as it is made
+	Want        WantChange   // made in the same step; of shard 0 only
+	WriteUnits  int64        // that the split shard has cost: this write's and those of failed ones before it
+	Nonce       string
+}
+
+// SplitLimit is what a split leaves of a limit.
+type SplitLimit struct {
+	Limit bucket.Limit
+	Own   bucket.Change // of the drawn count; always an addition
+}
+
+// WantChange changes how many shards are wanted. The zero value changes nothing.
+type WantChange struct {
+	From int // as stored, 0 where nothing is
+	To   int // 0: no change
+}
+
+// Writes are the split shard's, the child's, and, where shard 0 is neither, a
+// check of it.
+func (s *Split) Writes(table string) []types.TransactWriteItem {
+	e := newExpression(8 + 4*len(s.Limits))
+	e.requireEqual(attrLevel, number(int64(s.Level)))
+	e.requireEqual(attrPrint, text(s.Fingerprint))
+	if s.Key.Shard == 0 {
+		if s.Want.To != 0 {
+			e.changeWant(s.Want)
+		} else {
+			e.requireWantAbove(s.Child.Key.Shard)
+		}
+	}
+	for _, l := range s.Limits {
+		e.requireSettings(l.Limit)
+		e.change(l.Limit.Name, l.Own)
+	}
+	e.set(attrLevel, number(int64(2*s.Level)))
+	e.add(attrWriteUnits, s.WriteUnits)
+	e.set(attrLastWrite, text(s.Nonce))
+	e.remove(attrTTL)
+	made := (&Create{Bucket: s.Child}).Input(table)
+	writes := []types.TransactWriteItem{{Update: updateOf(table, s.Key, e)}, {Put: &types.Put{
+		TableName:                           made.TableName,
+		Item:                                made.Item,
+		ConditionExpression:                 made.ConditionExpression,
+		ExpressionAttributeNames:            made.ExpressionAttributeNames,
+		ReturnValuesOnConditionCheckFailure: made.ReturnValuesOnConditionCheckFailure,
+	}}}
+	if s.Key.Shard != 0 {
+		check := newExpression(1)
+		check.requireWantAbove(s.Child.Key.Shard)
+		writes = append(writes, checkOf(table, s.Key, check))
+	}
+	return writes
+}
+
+// Merge is the transaction that makes one shard of two of one level and settings. It
+// is refused where they are not what it was planned for, and while the shard
+// that goes is wanted. The counters of that shard go with it.
+type Merge struct {
+	Into, Gone  keys.Bucket
+	Level       int // of both before
+	Fingerprint string
+	Limits      []MergeLimit // all that either item has, removed ones too
+	WriteUnits  int64        // that the shard that stays has cost
+	Nonce       string
+}
+
+// MergeLimit is what a merge makes of a limit.
+type MergeLimit struct {
+	Limit   bucket.Limit
+	Change  bucket.Change // of the drawn count that stays; the count itself, set, where it is missing
+	GoneMax int64         // the highest drawn count of the shard that goes,
+	// GoneExact says, and the lowest: what is given back to a shard that is not full
+	// would be lost with it.
+	GoneExact bool
+	// A removed limit that is full again may be forgotten by one of the two.
+	MissingInto, MissingGone bool
+}
+
+// Writes are those of the shard that stays, of the one that goes, and, where shard
+// 0 is neither, a check of it.
+func (m *Merge) Writes(table string) []types.TransactWriteItem {
+	into, gone := newExpression(8+4*len(m.Limits)), newExpression(2+4*len(m.Limits))
+	for _, e := range []*expression{into, gone} {
+		e.requireEqual(attrLevel, number(int64(m.Level)))
+		e.requireEqual(attrPrint, text(m.Fingerprint))
+	}
+	if m.Into.Shard == 0 {
+		into.requireWantAtMost(m.Gone.Shard)
+	}
+	for _, l := range m.Limits {
+		l.stays(into)
+		l.goes(gone)
+	}
+	into.set(attrLevel, number(int64(m.Level/2)))
+	into.add(attrWriteUnits, m.WriteUnits)
+	into.set(attrLastWrite, text(m.Nonce))
+	into.remove(attrTTL)
+	writes := []types.TransactWriteItem{{Update: updateOf(table, m.Into, into)}, {Delete: &types.Delete{
+		TableName:                           &table,
+		Key:                                 KeyItem(m.Gone.Key()),
+		ConditionExpression:                 gone.conditions(),
+		ExpressionAttributeNames:            gone.names,
+		ExpressionAttributeValues:           gone.values,
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+	}}}
+	if m.Into.Shard != 0 {
+		check := newExpression(1)
+		check.requireWantAtMost(m.Gone.Shard)
+		writes = append(writes, checkOf(table, m.Into, check))
+	}
+	return writes
+}
+
+func (l *MergeLimit) stays(e *expression) {
+	if l.MissingInto {
+		e.requireAbsent(drawnOf(l.Limit.Name))
+		e.set(drawnOf(l.Limit.Name), number(l.Change.Amount))
+		e.set(consumedOf(l.Limit.Name), number(0))
+		e.setSettings(l.Limit)
+		return
+	}
+	e.requireSettings(l.Limit)
+	e.change(l.Limit.Name, l.Change)
+}
+
+func (l *MergeLimit) goes(e *expression) {
+	drawn := drawnOf(l.Limit.Name)
+	if l.MissingGone {
+		e.requireAbsent(drawn)
+		return
+	}
+	e.requireSettings(l.Limit)
+	comparison := " <= "
+	if l.GoneExact {
+		comparison = " = "
+	}
+	e.require(e.name(drawn), comparison, e.value(number(l.GoneMax)))
+}
+
+// Gather is the transaction that spends from several shards at once. Each part
+// is a spend of its shard; together they take all limits or none.
+type Gather struct {
+	Parts []Commit
+}
+
+// Writes are one for each part.
+func (g *Gather) Writes(table string) []types.TransactWriteItem {
+	writes := make([]types.TransactWriteItem, len(g.Parts))
+	for i := range g.Parts {
+		c := &g.Parts[i]
+		writes[i].Update = updateOf(table, c.Key, c.expression())
+	}
+	return writes
+}
+
+// Want is the form that changes how many shards are wanted without making any: fewer,
+// which lets merges begin, or as many again as are still there.
+type Want struct {
+	Key        keys.Bucket // of any shard of the bucket
+	Change     WantChange
+	Level      int // of shard 0, which is to stay as it is
+	WriteUnits int64
+	Nonce      string
+}
+
+// Input is the write of shard 0, in the same manner as a commit's.
+func (w *Want) Input(table string) *dynamodb.UpdateItemInput {
+	e := newExpression(4)
+	e.requireEqual(attrLevel, number(int64(w.Level)))
+	e.changeWant(w.Change)
+	e.add(attrWriteUnits, w.WriteUnits)
+	e.set(attrLastWrite, text(w.Nonce))
+	return updateInput(table, first(w.Key), e)
+}
+
+// first is shard 0 of a bucket, which keeps what concerns all of it.
+func first(key keys.Bucket) keys.Bucket {
+	key.Shard = 0
+	return key
+}
+
+func (e *expression) changeWant(c WantChange) {
+	if c.From == 0 {
+		e.requireAbsent(attrWant)
+	} else {
+		e.requireEqual(attrWant, number(int64(c.From)))
+	}
+	e.set(attrWant, number(int64(c.To)))
+}
+
+func (e *expression) requireWantAbove(shard int) {
+	e.require(e.name(attrWant), " > ", e.value(number(int64(shard))))
+}
+
+func (e *expression) requireWantAtMost(shard int) {
+	e.require(e.name(attrWant), " <= ", e.value(number(int64(shard))))
+}
+
+// RemoveShard takes a shard away, unless it has split or merged since it was read.
+func RemoveShard(table string, known *Bucket) types.TransactWriteItem {
+	e := newExpression(1)
+	e.requireEqual(attrLevel, number(int64(known.Level)))
+	return types.TransactWriteItem{Delete: &types.Delete{
+		TableName:                           &table,
+		Key:                                 KeyItem(known.Key.Key()),
+		ConditionExpression:                 e.conditions(),
+		ExpressionAttributeNames:            e.names,
+		ExpressionAttributeValues:           e.values,
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+	}}
+}
+
+func updateOf(table string, key keys.Bucket, e *expression) *types.Update {
+	in := updateInput(table, key, e)
+	return &types.Update{
+		TableName:                           in.TableName,
+		Key:                                 in.Key,
+		UpdateExpression:                    in.UpdateExpression,
+		ConditionExpression:                 in.ConditionExpression,
+		ExpressionAttributeNames:            in.ExpressionAttributeNames,
+		ExpressionAttributeValues:           in.ExpressionAttributeValues,
+		ReturnValuesOnConditionCheckFailure: in.ReturnValuesOnConditionCheckFailure,
+	}
+}
+
+func checkOf(table string, of keys.Bucket, e *expression) types.TransactWriteItem {
+	return types.TransactWriteItem{ConditionCheck: &types.ConditionCheck{
+		TableName:                           &table,
+		Key:                                 KeyItem(first(of).Key()),
+		ConditionExpression:                 e.conditions(),
+		ExpressionAttributeNames:            e.names,
+		ExpressionAttributeValues:           e.values,
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+	}}
+}

@@ -1,0 +1,153 @@
+package table
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/tidegate/tidegate/pkg/keys"
+)
+
+// Attributes of usage snapshots. What a limit used is usagePrefix and its name;
+// a watermark is watermarkPrefix and the number of a bucket shard.
+const (
+	attrEvents  = "total_events"
+	attrReplays = "replays"
+
+	usagePrefix     = "u_"
+	watermarkPrefix = "hw_"
+)
+
+// Bounds of usage snapshots.
+const (
+	// MaxReplays is how many replays one snapshot counts. The longest marks are the
+	// relay's, a position of 64 characters, so that they take 32 KB of an item's 400.
+	MaxReplays = 500
+	// MaxUsedLimits is how many limits one write counts: its expression may be
+	// 4 KB long. A bucket has 16, but may have others later in a batch.
+	MaxUsedLimits = 64
+)
+
+// Usage is the content of a usage snapshot: what an entity used of a resource in
+// one window.
+type Usage struct {
+	Key      keys.Usage
+	Used     []Used         // by limit
+	Acquires int64          // admitted
+	Counted  map[int]string // by bucket shard: the position of the last record counted
+	Replays  []string       // marks of the replays counted
+	TTL      int64          // epoch seconds
+}
+
+// Used is what was used of one limit.
+type Used struct {
+	Limit string
+	Milli int64 // millitokens, net: negative where more was given back than spent
+}
+
+// CountUsage is the form that adds to a snapshot what records tell, each once: it
+// is refused where any of them was counted. A snapshot that is not there is made.
+type CountUsage struct {
+	Key      keys.Usage
+	Used     []Used // at most MaxUsedLimits
+	Acquires int64
+	Shards   []CountedShard // whose records these are; none for a replay
+	Replay   string         // the mark of the one replayed record, which comes behind others of its shard
+	TTL      int64          // epoch seconds
+}
+
+// CountedShard is which records of a bucket shard a write counts, by their
+// positions.
+type CountedShard struct {
+	Shard       int
+	First, Last string
+}
+
+// Input is the write; refused, it answers with the snapshot that is there.
+func (c *CountUsage) Input(table string) *dynamodb.UpdateItemInput {
+	e := newExpression(8 + len(c.Used) + len(c.Shards))
+	for _, s := range c.Shards {
+		mark := watermarkPrefix + strconv.Itoa(s.Shard)
+		name := e.name(mark)
+		e.require("(attribute_not_exists(", name, ") OR ", name, " < ", e.value(text(s.First)), ")")
+		e.set(mark, text(s.Last))
+	}
+	for _, u := range c.Used {
+		e.add(usagePrefix+u.Limit, u.Milli)
+	}
+	e.add(attrEvents, c.Acquires)
+	if c.Replay != "" {
+		e.countReplay(c.Replay)
+	}
+	e.set(attrTTL, number(c.TTL))
+	e.setIndexes(c.Key.Indexes())
+	return &dynamodb.UpdateItemInput{
+		TableName:                           &table,
+		Key:                                 KeyItem(c.Key.Key()),
+		UpdateExpression:                    e.update(),
+		ConditionExpression:                 e.conditions(),
+		ExpressionAttributeNames:            e.names,
+		ExpressionAttributeValues:           e.values,
+		ReturnConsumedCapacity:              types.ReturnConsumedCapacityTotal,
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+	}
+}
+
+// countReplay adds a mark to those of the snapshot, where it is not among them
+// and there is room. That contains stands under NOT is no comparison: the set is
+// known to exist.
+func (e *expression) countReplay(mark string) {
+	name := e.name(attrReplays)
+	e.require("(attribute_not_exists(", name, ") OR (NOT contains(", name, ", ", e.value(text(mark)), ") AND size(", name, ") < ", e.value(number(MaxReplays)), "))")
+	clause(&e.adds, ", ", name, " ", e.value(&types.AttributeValueMemberSS{Value: []string{mark}}))
+}
+
+// DecodeUsage reads a usage snapshot; the error is ErrDamaged.
+func DecodeUsage(item Item) (*Usage, error) {
+	parsed, err := ItemKey(item)
+	if err != nil {
+		return nil, err
+	}
+	key, ok := parsed.(keys.Usage)
+	if !ok {
+		return nil, fmt.Errorf("%w: %s %s is no usage snapshot", ErrDamaged, parsed.Key().PK, parsed.Key().SK)
+	}
+	d := decoder{item: item}
+	u := &Usage{Key: key, Acquires: d.counter(attrEvents), Counted: map[int]string{}, Replays: d.set(attrReplays), TTL: d.optional(attrTTL)}
+	for attribute := range item {
+		if limit, ok := strings.CutPrefix(attribute, usagePrefix); ok {
+			u.Used = append(u.Used, Used{Limit: limit, Milli: d.counter(attribute)})
+		}
+		if number, ok := strings.CutPrefix(attribute, watermarkPrefix); ok {
+			shard, err := strconv.Atoi(number)
+			if err != nil {
+				d.fail(attribute, "named after a shard")
+			}
+			u.Counted[shard] = d.text(attribute)
+		}
+	}
+	if d.err != nil {
+		return nil, fmt.Errorf("%w: usage snapshot %s %s: %w", ErrDamaged, key.Key().PK, key.Key().SK, d.err)
+	}
+	slices.SortFunc(u.Used, func(a, b Used) int { return cmp.Compare(a.Limit, b.Limit) })
+	return u, nil
+}
+
+// set reads a set of strings, none where the attribute is missing.
+func (d *decoder) set(attribute string) []string {
+	v, present := d.item[attribute]
+	if !present {
+		return nil
+	}
+	set, ok := v.(*types.AttributeValueMemberSS)
+	if !ok {
+		d.fail(attribute, "a set of strings")
+		return nil
+	}
+	return set.Value
+}
