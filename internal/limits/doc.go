@@ -29,11 +29,7 @@
 // # Changes
 //
 // A change reads the level's item, and writes under the condition that it is
-// still as it was read: config_version and the last writer's nonce. A write
-// whose answer is lost is looked into by reading the item again:
-//
-//	our nonce               it was applied
-//	unchanged               repeated: the condition lets at most one of the two through
-//	changed by another      the code conflict: what became of ours cannot be told
-//	cannot be read          ErrOutcomeUnknown
+// still as it was read: config_version and the last writer's nonce. It stands in
+// one transaction with its audit event; package audit repeats it and finds out
+// what became of it.
 package limits

@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/internal/limits"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/internal/table/tabletest"
@@ -24,6 +25,8 @@ const (
 	otherNs = "AAAAAAAAAAE"
 )
 
+func by() api.Principal { return api.Principal{User: "ops"} }
+
 type fixture struct {
 	*tabletest.Bench
 	t     *testing.T
@@ -36,8 +39,8 @@ func newFixture(t *testing.T) *fixture {
 	b := tabletest.New(t)
 	return &fixture{
 		Bench: b, t: t,
-		store: limits.NewStore(b.DB, b.Table),
-		other: limits.NewStore(b.Direct, b.Table),
+		store: limits.NewStore(b.DB, b.Table, audit.NewLog(b.DB, b.Table, b.Now)),
+		other: limits.NewStore(b.Direct, b.Table, audit.NewLog(b.Direct, b.Table, b.Now)),
 	}
 }
 
@@ -49,10 +52,14 @@ func setTo(target api.LimitsTarget, ls ...api.Limit) api.LimitsSetRequest {
 	return api.LimitsSetRequest{LimitsTarget: target, Limits: ls}
 }
 
+func deleting(target api.LimitsTarget) api.LimitsDeleteRequest {
+	return api.LimitsDeleteRequest{LimitsTarget: target}
+}
+
 // set stores a level as another node would.
 func (f *fixture) set(target api.LimitsTarget, ls ...api.Limit) api.LimitsLevel {
 	f.t.Helper()
-	level, err := f.other.Set(f.t.Context(), ns, setTo(target, ls...))
+	level, err := f.other.Set(f.t.Context(), ns, by(), setTo(target, ls...))
 	require.NoError(f.t, err)
 	return level
 }
@@ -60,9 +67,9 @@ func (f *fixture) set(target api.LimitsTarget, ls ...api.Limit) api.LimitsLevel 
 // setPolicy leaves a level with a policy and no limits.
 func (f *fixture) setPolicy(target api.LimitsTarget, p api.Policy) {
 	f.t.Helper()
-	_, err := f.other.Set(f.t.Context(), ns, api.LimitsSetRequest{LimitsTarget: target, Limits: []api.Limit{limit("x", 1)}, OnUnavailable: p})
+	_, err := f.other.Set(f.t.Context(), ns, by(), api.LimitsSetRequest{LimitsTarget: target, Limits: []api.Limit{limit("x", 1)}, OnUnavailable: p})
 	require.NoError(f.t, err)
-	require.NoError(f.t, f.other.Delete(f.t.Context(), ns, target))
+	require.NoError(f.t, f.other.Delete(f.t.Context(), ns, by(), deleting(target)))
 }
 
 func (f *fixture) get(target api.LimitsTarget) api.LimitsLevel {

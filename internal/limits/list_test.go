@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
@@ -54,7 +55,7 @@ func TestListFindsEachLevelOnce(t *testing.T) {
 	// What no list may show.
 	f.setPolicy(api.LimitsTarget{Entity: "e0", Resource: "r9"}, api.PolicyAllow)
 	f.setPolicy(api.LimitsTarget{Entity: "policy-alone"}, api.PolicyAllow)
-	_, err := f.other.Set(t.Context(), otherNs, setTo(api.LimitsTarget{Entity: "e0"}, limit("no", 1)))
+	_, err := f.other.Set(t.Context(), otherNs, by(), setTo(api.LimitsTarget{Entity: "e0"}, limit("no", 1)))
 	require.NoError(t, err)
 
 	only := func(keep func(api.LimitsTarget) bool) []api.LimitsTarget {
@@ -129,7 +130,7 @@ func TestListPassesOverWhatWasDeletedMeanwhile(t *testing.T) {
 	gone := api.LimitsTarget{Entity: "alice", Resource: "gpt-4"}
 	f.set(gone, limit("rpm", 5))
 	f.set(api.LimitsTarget{Entity: "bob", Resource: "gpt-4"}, limit("rpm", 5))
-	f.Before("BatchGetItem", func() { require.NoError(t, f.other.Delete(t.Context(), ns, gone)) })
+	f.Before("BatchGetItem", func() { require.NoError(t, f.other.Delete(t.Context(), ns, by(), deleting(gone))) })
 	require.Equal(t, []api.LimitsTarget{{Entity: "bob", Resource: "gpt-4"}}, f.pages(api.LimitsTarget{Resource: "gpt-4"}, 0))
 }
 
@@ -197,4 +198,40 @@ func TestListTellsOfOutagesAndDamage(t *testing.T) {
 	f.attribute(keys.ResourceConfig{Namespace: ns, Resource: "gpt-4"}, "l_rpm_cp", text("many"))
 	_, err := f.store.List(t.Context(), ns, api.LimitsListRequest{})
 	require.ErrorIs(t, err, table.ErrDamaged)
+}
+
+// Everybody has limits of their own: no list loses one, whichever index it reads.
+func TestListsPageThroughTenThousandLevels(t *testing.T) {
+	const levels = 10_000
+	f := newFixture(t)
+	want := make([]api.LimitsTarget, levels)
+	for i := range want {
+		want[i] = api.LimitsTarget{Entity: fmt.Sprintf("e%05d", i), Resource: "gpt-4"}
+		form := table.SetConfig{
+			Key:    keys.EntityConfig{Namespace: ns, Entity: want[i].Entity, Resource: want[i].Resource},
+			Limits: []api.Limit{limit("rpm", 5)}, Nonce: "n",
+		}
+		u := form.Write(f.Table).Update
+		_, err := f.Direct.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{
+			TableName: u.TableName, Key: u.Key, UpdateExpression: u.UpdateExpression, ConditionExpression: u.ConditionExpression,
+			ExpressionAttributeNames: u.ExpressionAttributeNames, ExpressionAttributeValues: u.ExpressionAttributeValues,
+		})
+		require.NoError(t, err)
+	}
+	byEntity := func(a, b api.LimitsTarget) int { return strings.Compare(a.Entity, b.Entity) }
+	for _, target := range []api.LimitsTarget{{}, {Resource: "gpt-4"}} {
+		var got []api.LimitsTarget
+		for req := (api.LimitsListRequest{LimitsTarget: target, Limit: api.MaxPage}); ; {
+			reply, err := f.store.List(t.Context(), ns, req)
+			require.NoError(t, err)
+			for _, level := range reply.Levels {
+				got = append(got, level.LimitsTarget)
+			}
+			if req.Cursor = reply.Cursor; reply.Cursor == "" {
+				break
+			}
+		}
+		slices.SortFunc(got, byEntity)
+		require.True(t, slices.Equal(want, got), "%d levels for %+v", len(got), target)
+	}
 }

@@ -22,6 +22,16 @@ type Resolved struct {
 	Fingerprint   string         // of Limits, Cascade, Parent and Permanent
 }
 
+// Governs reports whether a limit is one of those that hold.
+func (r *Resolved) Governs(limit string) bool {
+	for i := range r.Limits {
+		if r.Limits[i].Name == limit {
+			return true
+		}
+	}
+	return false
+}
+
 // Explanation is a Resolved and the four levels it came from, in the order in
 // which they win.
 type Explanation struct {
@@ -99,13 +109,14 @@ func sortOut(configs [numLevels]keys.Key, entity keys.Key, items []table.Item) (
 // decide applies the order of the levels.
 func (f *found) decide(entity, resource string) Explanation {
 	var x Explanation
+	winner := Winner(f.configs)
 	for i, c := range f.configs {
 		level := Level(i)
 		x.Levels[i].LimitsTarget = level.Target(entity, resource)
 		if c == nil {
 			continue
 		}
-		wins := x.Limits == nil && len(c.Limits) > 0
+		wins := c == winner
 		x.Levels[i] = Explained{LimitsLevel: levelOf(c), Stored: true, Wins: wins}
 		x.Stored = append(x.Stored, level)
 		if x.OnUnavailable == "" {
@@ -121,6 +132,18 @@ func (f *found) decide(entity, resource string) Explanation {
 	}
 	x.Fingerprint = Fingerprint(&x.Resolved)
 	return x
+}
+
+// Winner is the level whose limits hold: the first of the configs, in the order
+// of [keys.ResolveConfigs], that has limits; nil for none. Configs that are not
+// stored are nil.
+func Winner(configs [numLevels]*table.Config) *table.Config {
+	for _, c := range configs {
+		if c != nil && len(c.Limits) > 0 {
+			return c
+		}
+	}
+	return nil
 }
 
 func noLimits(entity, resource string) *api.Error {

@@ -39,7 +39,7 @@ func TestTheFirstStoredLevelWinsAsAWhole(t *testing.T) {
 			f.set(api.LimitsTarget{Entity: "bob", Resource: "gpt-4"}, limit("no", 1))
 			f.set(api.LimitsTarget{Entity: "alice", Resource: "gpt-5"}, limit("no", 1))
 			f.set(api.LimitsTarget{Resource: "gpt-5"}, limit("no", 1))
-			_, err := f.other.Set(t.Context(), otherNs, setTo(api.LimitsTarget{System: true}, limit("no", 1)))
+			_, err := f.other.Set(t.Context(), otherNs, by(), setTo(api.LimitsTarget{System: true}, limit("no", 1)))
 			require.NoError(t, err)
 
 			winner := -1

@@ -3,13 +3,15 @@ package limits
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/bucket"
@@ -25,12 +27,13 @@ import (
 type Store struct {
 	client *dynamodb.Client
 	table  string
+	audit  *audit.Log
 }
 
 // NewStore returns a store on a table. Reads are retried as the client says;
-// writes are repeated by the store itself.
-func NewStore(client *dynamodb.Client, tableName string) *Store {
-	return &Store{client: client, table: tableName}
+// changes go through the table's audit log.
+func NewStore(client *dynamodb.Client, tableName string, log *audit.Log) *Store {
+	return &Store{client: client, table: tableName, audit: log}
 }
 
 // Get reads one level; it fails with the code not_found where nothing is
@@ -50,54 +53,91 @@ func (s *Store) Get(ctx context.Context, ns string, target api.LimitsTarget) (ap
 }
 
 // Set replaces all limits of a level, and its policy where one is given, and
-// returns the level as it is then. Bounds are checked before any I/O; the
-// error's field names the limit, such as "limits.rpm.capacity". The code
-// conflict says that others kept changing the level, [ErrOutcomeUnknown] that
-// the change may or may not have been made.
-func (s *Store) Set(ctx context.Context, ns string, req api.LimitsSetRequest) (api.LimitsLevel, error) {
+// returns the level as it is then. A manifest manages it from then on if the
+// request names one, and nobody otherwise. Bounds are checked before any I/O; the
+// error's field names the limit, such as "limits.rpm.capacity". The code conflict
+// with the field if_version says that the level does not have the version that
+// the request asks for. The other errors are those of [audit.Log.Apply].
+func (s *Store) Set(ctx context.Context, ns string, by api.Principal, req api.LimitsSetRequest) (api.LimitsLevel, error) {
 	limits, err := checked(req)
 	if err != nil {
 		return api.LimitsLevel{}, err
 	}
-	key := itemOf(ns, req.LimitsTarget)
-	after, err := s.apply(ctx, change{
-		key: key,
-		write: func(ctx context.Context, known *table.Config, nonce string) (*table.Config, error) {
-			return s.update(ctx, &table.SetConfig{
-				Key: key, Known: known, Limits: limits, OnUnavailable: req.OnUnavailable, Nonce: nonce,
-			})
-		},
+	var after api.LimitsLevel
+	err = s.change(ctx, ns, by, api.AuditLimitsSet, req.LimitsTarget, func(known *table.Config) (audit.Plan, error) {
+		if err := wrongVersion(known, req.LimitsTarget, req.IfVersion); err != nil {
+			return audit.Plan{}, err
+		}
+		form := table.SetConfig{
+			Key: itemOf(ns, req.LimitsTarget), Known: known, Limits: limits,
+			OnUnavailable: req.OnUnavailable, Manifest: req.Manifest, Nonce: rand.Text(),
+		}
+		after = levelOf(form.Apply())
+		return audit.Plan{
+			Writes: []types.TransactWriteItem{form.Write(s.table)}, Before: shown(known), After: after,
+		}, nil
 	})
 	if err != nil {
 		return api.LimitsLevel{}, fmt.Errorf("set the limits of %s: %w", describe(req.LimitsTarget), err)
 	}
-	return levelOf(after), nil
+	return after, nil
 }
 
 // Delete takes all limits from a level, so that the next one wins. A policy
 // stays, as do settings of later releases; where there is none, nothing is left
 // of the level. It fails with the code not_found where there are no limits, and
 // otherwise as Set does.
-func (s *Store) Delete(ctx context.Context, ns string, target api.LimitsTarget) error {
+func (s *Store) Delete(ctx context.Context, ns string, by api.Principal, req api.LimitsDeleteRequest) error {
+	target := req.LimitsTarget
 	if err := target.Check(); err != nil {
 		return err
 	}
-	key := itemOf(ns, target)
-	write := func(ctx context.Context, known *table.Config, nonce string) (*table.Config, error) {
-		switch {
-		case known == nil || len(known.Limits) == 0:
-			return nil, notFound(target)
-		case known.OnlyLimits():
-			_, err := s.client.DeleteItem(ctx, (&table.DeleteConfig{Known: known}).Input(s.table), once)
-			return nil, err
+	err := s.change(ctx, ns, by, api.AuditLimitsDelete, target, func(known *table.Config) (audit.Plan, error) {
+		if known == nil || len(known.Limits) == 0 {
+			return audit.Plan{}, notFound(target)
 		}
-		return s.update(ctx, &table.SetConfig{Key: key, Known: known, Nonce: nonce})
-	}
-	_, err := s.apply(ctx, change{key: key, deletes: true, write: write})
+		if err := wrongVersion(known, target, req.IfVersion); err != nil {
+			return audit.Plan{}, err
+		}
+		if known.OnlyLimits() {
+			form := table.DeleteConfig{Known: known}
+			return audit.Plan{Writes: []types.TransactWriteItem{form.Write(s.table)}, Before: shown(known)}, nil
+		}
+		form := table.SetConfig{Key: known.Key, Known: known, Nonce: rand.Text()}
+		return audit.Plan{
+			Writes: []types.TransactWriteItem{form.Write(s.table)}, Before: shown(known), After: shown(form.Apply()),
+		}, nil
+	})
 	if err != nil {
 		return fmt.Errorf("delete the limits of %s: %w", describe(target), err)
 	}
 	return nil
+}
+
+// change makes a change of one level, planned from the level as it was read.
+// The plan's writes are conditional on the version and the nonce read.
+func (s *Store) change(ctx context.Context, ns string, by api.Principal, action api.AuditAction, target api.LimitsTarget,
+	plan func(known *table.Config) (audit.Plan, error),
+) error {
+	key := itemOf(ns, target)
+	return s.audit.Apply(ctx, audit.Change{
+		Namespace: ns, By: by, Action: action, Target: audit.TargetOf(target),
+		Plan: func(ctx context.Context) (audit.Plan, error) {
+			known, err := s.read(ctx, key)
+			if err != nil {
+				return audit.Plan{}, err
+			}
+			return plan(known)
+		},
+	})
+}
+
+// shown is a level in an audit event; nil for none.
+func shown(c *table.Config) any {
+	if c == nil {
+		return nil
+	}
+	return levelOf(c)
 }
 
 // read is a consistent read of one level; nil: nothing is stored.
@@ -117,23 +157,16 @@ func decode(item table.Item) (*table.Config, error) {
 	return table.DecodeConfig(item)
 }
 
-func (s *Store) update(ctx context.Context, form *table.SetConfig) (*table.Config, error) {
-	out, err := s.client.UpdateItem(ctx, form.Input(s.table), once)
-	if err != nil {
-		return nil, err
-	}
-	return table.DecodeConfig(out.Attributes)
-}
-
-// once makes the SDK try a single time: apply has to see every attempt's
-// outcome to tell its own writes from those of others.
-func once(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} }
-
 // checked returns the limits of a request in order, once everything about it is
 // known to be good.
 func checked(req api.LimitsSetRequest) ([]api.Limit, error) {
 	if err := cmp.Or(req.Check(), req.OnUnavailable.Check()); err != nil {
 		return nil, err
+	}
+	if req.Manifest != "" {
+		if err := api.CheckManifest(req.Manifest); err != nil {
+			return nil, err
+		}
 	}
 	switch {
 	case len(req.Limits) == 0:
@@ -168,13 +201,29 @@ func checkLimit(l api.Limit) error {
 	return &api.Error{Code: bad.Code, Field: path, Message: bad.Message}
 }
 
+// wrongVersion is the code conflict unless a level has the wanted version; nil
+// wants none.
+func wrongVersion(known *table.Config, target api.LimitsTarget, want *int64) error {
+	is := int64(0)
+	if known != nil {
+		is = known.Version
+	}
+	if want == nil || *want == is {
+		return nil
+	}
+	return api.Errorf(api.CodeConflict, "if_version", "%s has version %d, not %d: somebody changed it meanwhile", describe(target), is, *want)
+}
+
 // levelOf is a config as requests see it.
 func levelOf(c *table.Config) api.LimitsLevel {
 	limits := c.Limits
 	if limits == nil {
 		limits = []api.Limit{} // an array on the wire
 	}
-	return api.LimitsLevel{LimitsTarget: targetOf(c.Key), Limits: limits, OnUnavailable: c.OnUnavailable, Version: c.Version}
+	return api.LimitsLevel{
+		LimitsTarget: targetOf(c.Key), Limits: limits, OnUnavailable: c.OnUnavailable, Manifest: c.Manifest,
+		AuditRetentionDays: c.RetentionDays, Version: c.Version,
+	}
 }
 
 func notFound(target api.LimitsTarget) *api.Error {

@@ -16,10 +16,10 @@ import (
 const (
 	// knownAge is how long an id is used without asking again.
 	knownAge = time.Minute
-	// unknownAge is how long a name is refused without asking again: short, so
+	// refusedAge is how long a name is refused without asking again: short, so
 	// that a new namespace is found at once, and long enough that a client which
 	// repeats a wrong name costs one read a second.
-	unknownAge = time.Second
+	refusedAge = time.Second
 	// outageAge is how long an id that could not be confirmed is used before the
 	// store is asked again.
 	outageAge = time.Second
@@ -28,22 +28,30 @@ const (
 	lookupTimeout = 750 * time.Millisecond
 
 	maxKnown   = 16384
-	maxUnknown = 1024 // apart from the known ones, which no flood of wrong names may push out
+	maxRefused = 1024 // apart from the known ones, which no flood of wrong names may push out
 )
 
 // Cache remembers what the registry said. It is safe for concurrent use.
 type Cache struct {
 	registry *Registry
 	mono     func() time.Duration
-	flights  singleflight.Group
 
 	mu      sync.Mutex
-	known   *simplelru.LRU[string, entry]         // guarded by mu
-	unknown *simplelru.LRU[string, time.Duration] // guarded by mu: until when
+	flights *singleflight.Group             // guarded by mu; another one after AllChanged
+	known   *simplelru.LRU[string, entry]   // guarded by mu
+	refused *simplelru.LRU[string, refusal] // guarded by mu
+	changes int                             // guarded by mu: how many changes were heard of
 }
 
 type entry struct {
 	id    string
+	until time.Duration // on the clock mono
+}
+
+// refusal is why requests in a namespace are refused: there is none, or it is
+// deleted.
+type refusal struct {
+	err   *api.Error
 	until time.Duration // on the clock mono
 }
 
@@ -53,11 +61,11 @@ func NewCache(registry *Registry, mono func() time.Duration) (*Cache, error) {
 	if err != nil {
 		return nil, fmt.Errorf("namespace cache: %w", err)
 	}
-	unknown, err := simplelru.NewLRU[string, time.Duration](maxUnknown, nil)
+	refused, err := simplelru.NewLRU[string, refusal](maxRefused, nil)
 	if err != nil {
 		return nil, fmt.Errorf("namespace cache: %w", err)
 	}
-	return &Cache{registry: registry, mono: mono, known: known, unknown: unknown}, nil
+	return &Cache{registry: registry, mono: mono, flights: new(singleflight.Group), known: known, refused: refused}, nil
 }
 
 // Cached gives the id of a namespace that was looked up in the last minute,
@@ -79,10 +87,13 @@ func (c *Cache) Lookup(ctx context.Context, name string) (string, error) {
 	if id, ok := c.Cached(name); ok {
 		return id, nil
 	}
-	if c.refused(name) {
-		return "", api.Errorf(api.CodeUnknownNamespace, "", "there is no namespace %q", name)
+	if err := c.refusal(name); err != nil {
+		return "", err
 	}
-	flight := c.flights.DoChan(name, func() (any, error) {
+	flight := c.shared().DoChan(name, func() (any, error) {
+		if id, ok := c.Cached(name); ok { // by a flight that ended a moment ago
+			return id, nil
+		}
 		// The first to ask may give up before the others.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTimeout)
 		defer cancel()
@@ -97,29 +108,74 @@ func (c *Cache) Lookup(ctx context.Context, name string) (string, error) {
 	}
 }
 
-// refused reports whether the registry said a moment ago that there is no such
-// namespace.
-func (c *Cache) refused(name string) bool {
+// Changed makes the next request in a namespace ask the registry again, and
+// keeps what a lookup under way brings from being remembered: it may be what was
+// before the change. Should the store not be there to ask, what was known holds.
+func (c *Cache) Changed(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	until, ok := c.unknown.Get(name)
-	return ok && c.mono() < until
+	c.changes++
+	c.flights.Forget(name)
+	c.refused.Remove(name)
+	if e, ok := c.known.Peek(name); ok {
+		c.known.Add(name, entry{e.id, c.mono()})
+	}
+}
+
+// AllChanged is Changed for all namespaces: changes may have been missed.
+func (c *Cache) AllChanged() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.changes++
+	c.flights = new(singleflight.Group)
+	c.refused.Purge()
+	now := c.mono()
+	for _, name := range c.known.Keys() { // oldest first, so that their order stays
+		if e, ok := c.known.Peek(name); ok {
+			c.known.Add(name, entry{e.id, now})
+		}
+	}
+}
+
+// shared is what those share who ask for a namespace at the same time.
+func (c *Cache) shared() *singleflight.Group {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.flights
+}
+
+// refusal is what the registry said of a name a moment ago, nil if it did not
+// refuse it.
+func (c *Cache) refusal(name string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r, ok := c.refused.Get(name); ok && c.mono() < r.until {
+		return r.err
+	}
+	return nil
 }
 
 // ask asks the registry and remembers what it says.
 func (c *Cache) ask(ctx context.Context, name string) (string, error) {
+	c.mu.Lock()
+	changes := c.changes
+	c.mu.Unlock()
 	id, err := c.registry.Lookup(ctx, name)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := c.mono()
-	var refusal *api.Error
+	now, outdated := c.mono(), c.changes != changes
+	var refused *api.Error
 	switch {
+	case err == nil && outdated:
+		c.known.Add(name, entry{id, now})
 	case err == nil:
 		c.known.Add(name, entry{id, now + knownAge})
-	case isUnknown(err):
+	case isUnknown(err) && errors.As(err, &refused):
 		c.known.Remove(name)
-		c.unknown.Add(name, now+unknownAge)
-	case errors.As(err, &refusal): // not even a name: it needs no remembering
+		if !outdated {
+			c.refused.Add(name, refusal{refused, now + refusedAge})
+		}
+	case errors.As(err, &refused): // not even a name: it needs no remembering
 	default:
 		if e, ok := c.known.Get(name); ok {
 			c.known.Add(name, entry{e.id, now + outageAge})

@@ -221,12 +221,12 @@ func TestUnknownNamespacesAreReadOnceASecond(t *testing.T) {
 		require.Equal(t, reads, b.Calls("GetItem"))
 	}
 	refused(1)
-	clock.advance(unknownAge - 1)
+	clock.advance(refusedAge - 1)
 	refused(1)
 	clock.advance(1)
 	refused(2)
 
-	clock.advance(unknownAge)
+	clock.advance(refusedAge)
 	want, err := NewRegistry(b.Direct, b.Table).Ensure(t.Context(), "tenant-a")
 	require.NoError(t, err)
 	id, err := cache.Lookup(t.Context(), "tenant-a")
@@ -276,7 +276,7 @@ func TestANamespaceThatIsGoneIsForgotten(t *testing.T) {
 	clock.advance(knownAge)
 	_, err = cache.Lookup(t.Context(), "default")
 	requireCode(t, api.CodeUnknownNamespace, err)
-	clock.advance(unknownAge)
+	clock.advance(refusedAge)
 	b.Fail("GetItem", fault.Fault{Kind: fault.Unreachable})
 	_, err = cache.Lookup(t.Context(), "default")
 	require.Error(t, err)
@@ -321,11 +321,11 @@ func TestACacheIsBounded(t *testing.T) {
 	require.NoError(t, err)
 	_, err = cache.Lookup(t.Context(), "default")
 	require.NoError(t, err)
-	for i := range maxUnknown + 10 {
+	for i := range maxRefused + 10 {
 		_, err := cache.Lookup(t.Context(), fmt.Sprintf("wrong-%d", i))
 		requireCode(t, api.CodeUnknownNamespace, err)
 	}
-	require.Equal(t, maxUnknown, cache.unknown.Len())
+	require.Equal(t, maxRefused, cache.refused.Len())
 	_, ok := cache.Cached("default")
 	require.True(t, ok, "no flood of wrong names pushes out a good one")
 }

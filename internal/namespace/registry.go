@@ -9,6 +9,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
+	"github.com/tidegate/tidegate/internal/listing"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -18,8 +19,14 @@ import (
 // somebody else made the namespace, or the write can be repeated.
 const ensureAttempts = 5
 
-// Registry reads and makes namespaces. It is safe for concurrent use, by any
-// number of nodes.
+// entryBytes is how large an entry of a list is at most, but for its texts.
+const entryBytes = 160
+
+// Registry reads namespaces, and makes those that exist from the start. It is
+// safe for concurrent use, by any number of nodes.
+//
+// Its errors that are an *api.Error are the caller's and final; every other one
+// says that the store did not do its part.
 type Registry struct {
 	client *dynamodb.Client
 	table  string
@@ -32,25 +39,66 @@ func NewRegistry(client *dynamodb.Client, tableName string) *Registry {
 }
 
 // Lookup gives the id of a namespace, by one consistent read. It fails with an
-// *api.Error of the code unknown_namespace where there is none, and of the code
-// invalid_namespace, without a read, for what cannot be a name. Every other
-// error means that it is not known.
+// *api.Error of the code unknown_namespace where there is none or it is deleted,
+// and of the code invalid_namespace, without a read, for what cannot be a name.
+// Every other error means that it is not known.
 func (r *Registry) Lookup(ctx context.Context, name string) (string, error) {
-	if err := api.CheckNamespace(name); err != nil {
+	n, err := r.find(ctx, name)
+	switch {
+	case err != nil:
 		return "", err
+	case n.Deleted():
+		return "", gone(&n)
+	}
+	return n.ID, nil
+}
+
+// Get describes a namespace, also one that is deleted; it fails as Lookup does.
+func (r *Registry) Get(ctx context.Context, name string) (api.Namespace, error) {
+	n, err := r.find(ctx, name)
+	if err != nil {
+		return api.Namespace{}, err
+	}
+	return described(&n), nil
+}
+
+// find is a consistent read of the forward entry.
+func (r *Registry) find(ctx context.Context, name string) (table.Namespace, error) {
+	if err := api.CheckNamespace(name); err != nil {
+		return table.Namespace{}, err
 	}
 	out, err := r.client.GetItem(ctx, table.ReadInput(r.table, keys.NamespaceName{Name: name}.Key()))
 	if err != nil {
-		return "", fmt.Errorf("look up namespace %s: %w", name, err)
+		return table.Namespace{}, fmt.Errorf("look up namespace %s: %w", name, err)
 	}
 	if len(out.Item) == 0 {
-		return "", api.Errorf(api.CodeUnknownNamespace, "", "there is no namespace %q", name)
+		return table.Namespace{}, unknown(name)
 	}
 	n, err := table.DecodeNamespace(out.Item)
 	if err != nil {
-		return "", fmt.Errorf("look up namespace %s: %w", name, err)
+		return table.Namespace{}, fmt.Errorf("look up namespace %s: %w", name, err)
 	}
-	return n.ID, nil
+	return n, nil
+}
+
+// List returns one page of all namespaces, deleted ones too, by name.
+func (r *Registry) List(ctx context.Context, req api.NamespaceListRequest) (api.NamespaceListReply, error) {
+	reply := api.NamespaceListReply{Namespaces: []api.Namespace{}}
+	steps := []listing.Step{{Query: keys.Namespaces()}}
+	cursor, err := listing.Page(ctx, r.client, r.table, steps, listing.Request{Cursor: req.Cursor, Limit: req.Limit},
+		func(item table.Item) (int, error) {
+			n, err := table.DecodeNamespace(item)
+			if err != nil {
+				return 0, err
+			}
+			reply.Namespaces = append(reply.Namespaces, described(&n))
+			return entryBytes + len(n.Name) + len(n.DeletedBy), nil
+		})
+	if err != nil {
+		return api.NamespaceListReply{}, fmt.Errorf("list namespaces: %w", err)
+	}
+	reply.Cursor = cursor
+	return reply, nil
 }
 
 // Ensure gives the id of a namespace and makes the namespace where there is
@@ -59,18 +107,25 @@ func (r *Registry) Lookup(ctx context.Context, name string) (string, error) {
 func (r *Registry) Ensure(ctx context.Context, name string) (string, error) {
 	var failure error
 	for n := range ensureAttempts {
-		id, err := r.Lookup(ctx, name)
-		if !isUnknown(err) {
-			return id, err
+		known, err := r.find(ctx, name)
+		switch {
+		case err == nil && known.Deleted():
+			return "", gone(&known)
+		case !isUnknown(err):
+			return known.ID, err
 		}
-		id, err = r.create(ctx, name)
+		made, err := r.draw(name)
+		if err != nil {
+			return "", err
+		}
+		_, err = r.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: table.CreateNamespaceItems(r.table, made)})
 		if err == nil {
-			return id, nil
+			return made.ID, nil
 		}
 		// Whatever failed (the name was taken meanwhile, the id is, the answer was
 		// lost), looking again tells: the transaction was applied as a whole or not
 		// at all, and a second one fails where the first was.
-		failure = err
+		failure = fmt.Errorf("make namespace %s: %w", name, err)
 		if err := table.Pause(ctx, n); err != nil {
 			return "", errors.Join(failure, err)
 		}
@@ -78,19 +133,40 @@ func (r *Registry) Ensure(ctx context.Context, name string) (string, error) {
 	return "", failure
 }
 
-func (r *Registry) create(ctx context.Context, name string) (string, error) {
+// draw is a new namespace with an id of its own.
+func (r *Registry) draw(name string) (table.Namespace, error) {
 	id, err := keys.NewNamespaceID(r.random)
-	if err != nil {
-		return "", err
-	}
-	in := table.CreateNamespaceInput(r.table, table.Namespace{Name: name, ID: id})
-	if _, err := r.client.TransactWriteItems(ctx, in); err != nil {
-		return "", fmt.Errorf("make namespace %s: %w", name, err)
-	}
-	return id, nil
+	return table.Namespace{Name: name, ID: id}, err
 }
 
 func isUnknown(err error) bool {
 	var refusal *api.Error
 	return errors.As(err, &refusal) && refusal.Code == api.CodeUnknownNamespace
+}
+
+func unknown(name string) *api.Error {
+	return api.Errorf(api.CodeUnknownNamespace, "", "there is no namespace %q", name)
+}
+
+// gone is what requests in a deleted namespace are told.
+func gone(n *table.Namespace) *api.Error {
+	if n.PurgeMs != 0 {
+		return api.Errorf(api.CodeUnknownNamespace, "", "the namespace %q is deleted and being purged", n.Name)
+	}
+	return api.Errorf(api.CodeUnknownNamespace, "",
+		"the namespace %q is deleted; an operator can recover it, with all it holds: tidegate namespace recover %s", n.Name, n.Name)
+}
+
+// described is an entry as operators see it.
+func described(n *table.Namespace) api.Namespace {
+	state := api.NamespaceActive
+	switch {
+	case n.PurgeMs != 0:
+		state = api.NamespacePurging
+	case n.Deleted():
+		state = api.NamespaceDeleted
+	}
+	return api.Namespace{
+		Name: n.Name, ID: n.ID, State: state, CreatedMs: n.CreatedMs, DeletedMs: n.DeletedMs, DeletedBy: n.DeletedBy,
+	}
 }

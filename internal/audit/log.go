@@ -1,0 +1,215 @@
+package audit
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/tidegate/tidegate/internal/table"
+	"github.com/tidegate/tidegate/pkg/api"
+	"github.com/tidegate/tidegate/pkg/keys"
+)
+
+// ErrOutcomeUnknown says that a change may or may not have been made, or may
+// still be made: the store's answer was lost, and it could not be asked again.
+var ErrOutcomeUnknown = errors.New("the outcome is unknown: read what is there before changing it again")
+
+const (
+	// changeAttempts is how often a change is made anew because others were
+	// faster.
+	changeAttempts = 50
+	// longestPause bounds the pauses between them, as an attempt for
+	// [table.Pause]: 40 ms, a few times what a transaction takes.
+	longestPause = 3
+	// writeAttempts is how often one transaction is repeated because its answer
+	// was lost or the store was too busy for it.
+	writeAttempts = 20
+	// writeTimeout bounds one write, so that an answer which never comes leaves
+	// time to ask again.
+	writeTimeout = 750 * time.Millisecond
+
+	// defaultRetention is how many days events are kept where the system's config
+	// does not say.
+	defaultRetention = 90
+	secondsPerDay    = 86400
+)
+
+// Log makes changes with their audit events, and reads the events. It is safe
+// for concurrent use, by any number of nodes.
+type Log struct {
+	client *dynamodb.Client
+	table  string
+	now    func() (time.Time, error)
+	sealer sealer
+	lanes  lanes
+}
+
+// NewLog returns the log of a table. The clock tells the store's time; its error
+// stops changes from being made.
+func NewLog(client *dynamodb.Client, tableName string, now func() (time.Time, error)) *Log {
+	return &Log{
+		client: client, table: tableName, now: now,
+		sealer: sealer{client: client, table: tableName, now: now},
+		lanes:  lanes{open: map[string]*lane{}},
+	}
+}
+
+// Change is an administrative change to make.
+type Change struct {
+	Namespace string // id, or keys.Registry
+	By        api.Principal
+	Action    api.AuditAction
+	Target    string // an entity, keys.AuditSystem, or a keys.AuditResource
+	// Plan reads what is there and says what to write. Its error ends the change,
+	// and nothing is written. It is called again where the plan was outdated.
+	Plan func(ctx context.Context) (Plan, error)
+}
+
+// Plan is what a change writes: at most 98 items, none of them the same.
+type Plan struct {
+	// Writes are refused as a whole unless everything is as the plan relies on.
+	Writes []types.TransactWriteItem
+	// Before and After become JSON in the event; nil is nothing.
+	Before, After any
+}
+
+// Apply makes a change, with its event, or does nothing. The error is that of
+// Plan; or has the code conflict where others kept changing the same items; or
+// is ErrOutcomeUnknown; every other one says that nothing was changed.
+func (l *Log) Apply(ctx context.Context, c Change) error {
+	lane, err := l.lanes.enter(ctx, c.Namespace)
+	if err != nil {
+		return fmt.Errorf("wait for other changes of the namespace: %w", err)
+	}
+	defer l.lanes.leave(c.Namespace, lane)
+	err = l.apply(ctx, lane, c)
+	if err != nil || c.Target == keys.AuditSystem { // which may have changed the retention
+		lane.known = false
+	}
+	return err
+}
+
+func (l *Log) apply(ctx context.Context, lane *lane, c Change) error {
+	plan, err := c.Plan(ctx)
+	if err != nil {
+		return err
+	}
+	for n := range changeAttempts {
+		if !lane.known {
+			if err := l.readHead(ctx, lane, c.Namespace); err != nil {
+				return err
+			}
+		}
+		event, err := l.next(ctx, lane, &c, plan)
+		if err != nil {
+			return err
+		}
+		refused, err := l.write(ctx, lane.head, event, plan)
+		switch {
+		case err != nil:
+			return err
+		case refused == nil:
+			lane.head.Sequence, lane.head.AtMs, lane.head.MAC = event.Key.Sequence, event.Key.AtMs, event.MAC
+			return nil
+		}
+		if err := table.Pause(ctx, min(n, longestPause)); err != nil {
+			return fmt.Errorf("others change the namespace at the same time: %w", err)
+		}
+		if err := lane.moved(refused); err != nil {
+			return err
+		}
+		if refused.outdated(len(plan.Writes)) {
+			if plan, err = c.Plan(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return api.Errorf(api.CodeConflict, "", "others kept changing the same at the same time: read what is there, and try again if need be")
+}
+
+// readHead reads the last event's number and how long events are kept.
+func (l *Log) readHead(ctx context.Context, lane *lane, namespace string) error {
+	seq, config := keys.AuditSeq{Namespace: namespace}, keys.SystemConfig{Namespace: namespace}
+	items, err := table.BatchRead(ctx, l.client, l.table, []keys.Key{seq.Key(), config.Key()})
+	if err != nil {
+		return fmt.Errorf("read the audit sequence: %w", err)
+	}
+	lane.head, lane.retention = table.AuditHead{Key: seq}, defaultRetention
+	for _, item := range items {
+		key, err := table.ItemKey(item)
+		if err != nil {
+			return err
+		}
+		if key == keys.Item(seq) {
+			if lane.head, err = table.DecodeAuditHead(seq, item); err != nil {
+				return err
+			}
+			continue
+		}
+		config, err := table.DecodeConfig(item)
+		if err != nil {
+			return err
+		}
+		if config.RetentionDays > 0 {
+			lane.retention = config.RetentionDays
+		}
+	}
+	lane.known = true
+	return nil
+}
+
+// next is the event of a change that follows the lane's head.
+func (l *Log) next(ctx context.Context, lane *lane, c *Change, plan Plan) (*table.AuditEvent, error) {
+	now, err := l.now()
+	if err != nil {
+		return nil, fmt.Errorf("date an audit event: %w", err)
+	}
+	key, err := l.sealer.newest(ctx)
+	if err != nil {
+		return nil, err
+	}
+	e := &table.AuditEvent{
+		Key: keys.Audit{
+			Namespace: c.Namespace, ID: c.Target,
+			AtMs:     max(now.UnixMilli(), lane.head.AtMs), // nodes' clocks differ, and the order must not
+			Sequence: lane.head.Sequence + 1,
+		},
+		Action: c.Action, By: c.By, Previous: lane.head.MAC, KeyID: key.ID,
+	}
+	if e.Before, err = shown(plan.Before); err != nil {
+		return nil, err
+	}
+	if e.After, err = shown(plan.After); err != nil {
+		return nil, err
+	}
+	e.TTL = e.Key.AtMs/1000 + lane.retention*secondsPerDay
+	e.MAC = macOf(key, e)
+	return e, nil
+}
+
+func shown(v any) (string, error) {
+	if v == nil {
+		return "", nil
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		return "", fmt.Errorf("write an audit event: %w", err)
+	}
+	return string(b), nil
+}
+
+// moved takes the head from a refusal, if the head was in the way.
+func (l *lane) moved(r refusal) (err error) {
+	head := r[len(r)-2]
+	if aws.ToString(head.Code) == conditionFailed {
+		l.known = len(head.Item) > 0
+		l.head, err = table.DecodeAuditHead(l.head.Key, head.Item)
+	}
+	return err
+}

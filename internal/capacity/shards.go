@@ -1,0 +1,121 @@
+package capacity
+
+import (
+	"context"
+
+	"github.com/tidegate/tidegate/internal/shards"
+	"github.com/tidegate/tidegate/internal/table"
+	"github.com/tidegate/tidegate/pkg/bucket"
+	"github.com/tidegate/tidegate/pkg/keys"
+)
+
+// treeReads is how often the shards of a bucket are read until they are a whole
+// tree. Splits and merges are transactions, and a bucket has few of them in a
+// minute.
+const treeReads = 5
+
+// holding is what is stored of one entity.
+type holding struct {
+	own      [2]*table.Config // the entity's level for the resource, and that for all; nil for none
+	shards   shards.Tree      // none: the bucket is gone
+	changing bool             // the shards are no whole tree
+}
+
+// readConfigs reads the levels that can hold for the page's entities.
+func (p *page) readConfigs(ctx context.Context) error {
+	wanted := make([]keys.Key, 0, 2+2*len(p.entities))
+	wanted = append(wanted,
+		keys.ResourceConfig{Namespace: p.ns, Resource: p.resource}.Key(),
+		keys.SystemConfig{Namespace: p.ns}.Key())
+	for _, entity := range p.entities {
+		wanted = append(wanted,
+			keys.EntityConfig{Namespace: p.ns, Entity: entity, Resource: p.resource}.Key(),
+			keys.EntityConfig{Namespace: p.ns, Entity: entity, Resource: keys.DefaultResource}.Key())
+	}
+	items, err := table.BatchRead(ctx, p.store.client, p.store.table, wanted)
+	if err != nil {
+		return err
+	}
+	for _, item := range items {
+		c, err := table.DecodeConfig(item)
+		if err != nil {
+			return err
+		}
+		p.place(c)
+	}
+	return nil
+}
+
+// place puts a level where it belongs.
+func (p *page) place(c *table.Config) {
+	switch key := c.Key.(type) {
+	case keys.EntityConfig:
+		level := 0
+		if key.Resource == keys.DefaultResource {
+			level = 1
+		}
+		p.found[key.Entity].own[level] = c
+	case keys.ResourceConfig:
+		p.shared[0] = c
+	case keys.SystemConfig:
+		p.shared[1] = c
+	}
+}
+
+// readTrees reads the buckets of which shard 0 alone is not all, until each is
+// a whole tree.
+func (p *page) readTrees(ctx context.Context) error {
+	for n := range treeReads {
+		var wanted []keys.Key
+		for _, entity := range p.entities {
+			h := p.found[entity]
+			if h.shards.Whole() {
+				continue
+			}
+			count := bucket.MaxShards // what was read is of several moments: anything may be there
+			if first := h.shards.Find(0); n == 0 && first != nil {
+				count = max(first.Want, first.Level)
+			}
+			for i := range count {
+				wanted = append(wanted, p.shard(entity, i))
+			}
+			h.shards = nil
+		}
+		if len(wanted) == 0 {
+			return nil
+		}
+		if n > 0 {
+			if err := table.Pause(ctx, n); err != nil {
+				return err
+			}
+		}
+		if err := p.load(ctx, wanted); err != nil {
+			return err
+		}
+	}
+	for _, h := range p.found {
+		h.changing = !h.shards.Whole()
+	}
+	return nil
+}
+
+func (p *page) shard(entity string, i int) keys.Key {
+	return keys.Bucket{Namespace: p.ns, Entity: entity, Resource: p.resource, Shard: i}.Key()
+}
+
+// load reads shards.
+func (p *page) load(ctx context.Context, wanted []keys.Key) error {
+	items, err := table.BatchRead(ctx, p.store.client, p.store.table, wanted)
+	if err != nil {
+		return err
+	}
+	for _, item := range items {
+		b, err := table.DecodeBucket(item)
+		if err != nil {
+			return err
+		}
+		h := p.found[b.Key.Entity]
+		h.shards = append(h.shards, b)
+	}
+	return nil
+}

@@ -1,0 +1,130 @@
+package entities
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/tidegate/tidegate/internal/audit"
+	"github.com/tidegate/tidegate/internal/listing"
+	"github.com/tidegate/tidegate/internal/table"
+	"github.com/tidegate/tidegate/pkg/api"
+	"github.com/tidegate/tidegate/pkg/keys"
+)
+
+// Store reads and changes entities. It is safe for concurrent use, by any
+// number of nodes.
+//
+// Namespaces are ids (11 characters). An error that is an *api.Error is the
+// caller's and final; bad input is refused before any I/O. Every other error
+// says that the store did not do its part; those of changes are explained at
+// [audit.Log.Apply].
+type Store struct {
+	client *dynamodb.Client
+	table  string
+	audit  *audit.Log
+}
+
+// NewStore returns a store on a table. Reads are retried as the client says;
+// changes go through the table's audit log.
+func NewStore(client *dynamodb.Client, tableName string, log *audit.Log) *Store {
+	return &Store{client: client, table: tableName, audit: log}
+}
+
+// Get reads an entity; it fails with the code not_found where there is none.
+func (s *Store) Get(ctx context.Context, ns, id string) (api.Entity, error) {
+	if err := checkID(id); err != nil {
+		return api.Entity{}, err
+	}
+	e, err := s.read(ctx, ns, id)
+	switch {
+	case err != nil:
+		return api.Entity{}, err
+	case !exists(e):
+		return api.Entity{}, notFound("entity", id)
+	}
+	return onTheWire(e), nil
+}
+
+// Children returns one page of the entities whose parent it is, by id. It need
+// not be there itself. An entity that became one a moment ago may be missing:
+// the index follows the table.
+func (s *Store) Children(ctx context.Context, ns string, req api.EntityChildrenRequest) (api.EntityListReply, error) {
+	if err := checkID(req.ID); err != nil {
+		return api.EntityListReply{}, err
+	}
+	steps := []listing.Step{{Index: listing.ByParent, Query: keys.ChildrenOf(ns, req.ID)}}
+	return s.page(ctx, steps, req.EntityListRequest, func(e *table.Entity) bool { return e.Parent == req.ID })
+}
+
+// List returns one page of all entities that were created. One of a moment ago
+// may be missing: the index follows the table.
+func (s *Store) List(ctx context.Context, ns string, req api.EntityListRequest) (api.EntityListReply, error) {
+	var steps []listing.Step
+	for _, pk := range keys.PurgePartitions(ns) {
+		steps = append(steps, listing.Step{Index: listing.ByEverything, Query: keys.Query{PK: pk, SKPrefix: keys.Entities}})
+	}
+	return s.page(ctx, steps, req, exists)
+}
+
+func (s *Store) page(ctx context.Context, steps []listing.Step, req api.EntityListRequest, show func(*table.Entity) bool) (api.EntityListReply, error) {
+	reply := api.EntityListReply{Entities: []api.Entity{}}
+	visit := func(item table.Item) (size int, err error) {
+		e, err := table.DecodeEntity(item)
+		if err != nil || !show(e) {
+			return 0, err
+		}
+		reply.Entities = append(reply.Entities, onTheWire(e))
+		return sizeOf(e), nil
+	}
+	var err error
+	if reply.Cursor, err = listing.Page(ctx, s.client, s.table, steps, listing.Request{Cursor: req.Cursor, Limit: req.Limit}, visit); err != nil {
+		return api.EntityListReply{}, fmt.Errorf("list entities: %w", err)
+	}
+	return reply, nil
+}
+
+// sizeOf is about how many bytes an entity has on the wire, and at least that.
+func sizeOf(e *table.Entity) int {
+	const rest, entry, escaped = 128, 8, 6 // one byte may become \u003c
+	size := rest + len(e.Key.ID) + len(e.Parent) + escaped*len(e.Name)
+	for k, v := range e.Metadata {
+		size += entry + len(k) + escaped*len(v)
+	}
+	return size
+}
+
+// read is a consistent read of one entity's item; nil: there is none.
+func (s *Store) read(ctx context.Context, ns, id string) (*table.Entity, error) {
+	out, err := s.client.GetItem(ctx, table.ReadInput(s.table, keys.Entity{Namespace: ns, ID: id}.Key()))
+	if err != nil {
+		return nil, fmt.Errorf("read entity %s: %w", id, err)
+	}
+	if len(out.Item) == 0 {
+		return nil, nil //nolint:nilnil // no item is an answer, not an error: an entity that nobody created
+	}
+	return table.DecodeEntity(out.Item)
+}
+
+// exists reports whether an item is that of an entity: neither missing nor a
+// stub.
+func exists(e *table.Entity) bool { return e != nil && e.Version > 0 }
+
+func onTheWire(e *table.Entity) api.Entity {
+	return api.Entity{
+		ID: e.Key.ID, Name: e.Name, Parent: e.Parent, Cascade: e.Cascade, Metadata: e.Metadata, Version: e.Version,
+	}
+}
+
+func checkID(id string) error {
+	request := api.LimitsTarget{Entity: id}
+	if id == "" {
+		return api.Errorf(api.CodeMissingField, "entity", "this field is required")
+	}
+	return request.Check()
+}
+
+func notFound(field, id string) *api.Error {
+	return api.Errorf(api.CodeNotFound, field, "there is no entity %s", id)
+}

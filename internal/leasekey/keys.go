@@ -1,0 +1,138 @@
+package leasekey
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/tidegate/tidegate/internal/audit"
+	"github.com/tidegate/tidegate/internal/keyring"
+	"github.com/tidegate/tidegate/internal/table"
+	"github.com/tidegate/tidegate/pkg/api"
+	"github.com/tidegate/tidegate/pkg/keys"
+)
+
+const (
+	// RefreshEvery is how often nodes read the keys again.
+	RefreshEvery = time.Minute
+	// signAfter is how long after it was made a lease key begins to sign: by then
+	// every node has read it, so that none meets a lease it cannot check.
+	signAfter = 2 * RefreshEvery
+)
+
+// Signing is the key to sign leases with at a moment, of keys from Ensure: the
+// newest that all nodes know by now, or the first one, which signs at once.
+func Signing(stored []table.SigningKey, now time.Time) table.SigningKey {
+	return stored[signing(stored, now)]
+}
+
+func signing(stored []table.SigningKey, now time.Time) int {
+	for i := len(stored) - 1; i > 0; i-- {
+		if signsFromMs(stored, i) <= now.UnixMilli() {
+			return i
+		}
+	}
+	return 0
+}
+
+func signsFromMs(stored []table.SigningKey, i int) int64 {
+	if i == 0 {
+		return stored[0].CreatedMs
+	}
+	return stored[i].CreatedMs + signAfter.Milliseconds()
+}
+
+// Keys lists and rotates the lease signing keys of a table for operators. What
+// it returns describes keys and holds none.
+type Keys struct {
+	client *dynamodb.Client
+	table  string
+	audit  *audit.Log
+	now    func() (time.Time, error)
+}
+
+// NewKeys returns the keys of a table, with the audit log of the same table; the
+// clock tells the store's time.
+func NewKeys(client *dynamodb.Client, tableName string, log *audit.Log, now func() (time.Time, error)) *Keys {
+	return &Keys{client: client, table: tableName, audit: log, now: now}
+}
+
+// List describes all keys, the oldest first; it makes the first one where there
+// is none.
+func (k *Keys) List(ctx context.Context) ([]api.LeaseKey, error) {
+	now, err := k.now()
+	if err != nil {
+		return nil, fmt.Errorf("list signing keys: %w", err)
+	}
+	stored, err := keyring.Ensure(ctx, k.client, k.table, table.LeaseKeys, k.now)
+	if err != nil {
+		return nil, err
+	}
+	return describe(stored, now), nil
+}
+
+func describe(stored []table.SigningKey, now time.Time) []api.LeaseKey {
+	described := make([]api.LeaseKey, len(stored))
+	current := signing(stored, now)
+	for i, s := range stored {
+		described[i] = api.LeaseKey{
+			ID: base64.RawURLEncoding.EncodeToString(s.ID[:]), State: api.LeaseKeyRetired,
+			CreatedMs: s.CreatedMs, SignsFromMs: signsFromMs(stored, i),
+		}
+		switch {
+		case i == current:
+			described[i].State = api.LeaseKeySigning
+		case i > current:
+			described[i].State = api.LeaseKeyNext
+		}
+	}
+	return described
+}
+
+// errWaits ends a rotation that would make a second key to sign next.
+var errWaits = errors.New("a key waits to sign already")
+
+// Rotate makes the key that will sign next and returns it. Where one waits
+// already, that one is returned and none is made, so that it is safe to repeat.
+// The errors are those of [audit.Log.Apply].
+func (k *Keys) Rotate(ctx context.Context, by api.Principal) (api.LeaseKey, error) {
+	var next api.LeaseKey
+	err := k.audit.Apply(ctx, audit.Change{
+		Namespace: keys.Registry, By: by, Action: api.AuditKeyRotate, Target: keys.AuditLeaseKeys,
+		Plan: func(ctx context.Context) (audit.Plan, error) {
+			now, err := k.now()
+			if err != nil {
+				return audit.Plan{}, err
+			}
+			stored, err := keyring.Ensure(ctx, k.client, k.table, table.LeaseKeys, k.now)
+			if err != nil {
+				return audit.Plan{}, err
+			}
+			before := describe(stored, now)
+			if next = before[len(before)-1]; next.State == api.LeaseKeyNext {
+				return audit.Plan{}, errWaits
+			}
+			fresh := keyring.Fresh(now)
+			fresh.CreatedMs = max(fresh.CreatedMs, next.CreatedMs+1) // behind all others, whatever the clocks
+			after := describe(append(stored, fresh), now)
+			next = after[len(after)-1]
+			put := table.PutSigningKeyInput(k.table, table.LeaseKeys, fresh)
+			return audit.Plan{
+				Writes: []types.TransactWriteItem{{Put: &types.Put{
+					TableName: put.TableName, Item: put.Item,
+					ConditionExpression: put.ConditionExpression, ExpressionAttributeNames: put.ExpressionAttributeNames,
+				}}},
+				After: next,
+			}, nil
+		},
+	})
+	if err != nil && !errors.Is(err, errWaits) {
+		return api.LeaseKey{}, fmt.Errorf("rotate the lease signing key: %w", err)
+	}
+	return next, nil
+}

@@ -1,0 +1,261 @@
+package listing
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/tidegate/tidegate/internal/table"
+	"github.com/tidegate/tidegate/pkg/api"
+	"github.com/tidegate/tidegate/pkg/keys"
+)
+
+const (
+	// pageBytes ends a page, with the entry that reached it: a page must fit a NATS
+	// message of 1 MB, and no entry is near 400 KB.
+	pageBytes    = 600 << 10
+	chunkEntries = 100
+	// pageQueries bounds the work for one page where many rows lead to items
+	// that are gone by now, or that the list does not show.
+	pageQueries = 64
+)
+
+// Indexes that steps query.
+const (
+	NoIndex      = 0 // the table itself
+	ByParent     = 1 // GSI1: children; a namespace's audit events
+	ByEntity     = 3 // GSI3: the entities with limits of their own for a resource
+	ByEverything = 4 // GSI4: all items of a namespace, by kind
+)
+
+// Step is a part of a list: one item, or the items that a query finds.
+type Step struct {
+	Item       keys.Item // nil: query
+	Index      int
+	Query      keys.Query
+	Descending bool // the last of the query first
+}
+
+// Request is which page of a list.
+type Request struct {
+	Cursor string // of the page before; empty for the first
+	Limit  int64  // entries at most; 0 is api.DefaultPage
+}
+
+// Visit takes the items of a page, in order. It returns about how many bytes an
+// item adds to the reply, and at least that; 0 for one that the list does not
+// show. An error ends the page.
+type Visit func(item table.Item) (size int, err error)
+
+// Page reads one page and returns the cursor of the next, empty after the last.
+// Bad requests are refused with an *api.Error before any I/O.
+func Page(ctx context.Context, client *dynamodb.Client, tableName string, steps []Step, req Request, visit Visit) (string, error) {
+	want := int(req.Limit)
+	if want == 0 {
+		want = api.DefaultPage
+	}
+	if want < 0 || want > api.MaxPage {
+		return "", api.Errorf(api.CodeInvalidAmount, "limit", "%d must be from 1 to %d", req.Limit, api.MaxPage)
+	}
+	at, err := startOf(req.Cursor, steps)
+	if err != nil {
+		return "", err
+	}
+	p := page{table: tableName, client: client, steps: steps, at: at}
+	for queries := 0; p.at.step < len(steps); queries++ {
+		if p.found >= want || p.bytes >= pageBytes || queries >= pageQueries {
+			return p.at.cursor(), nil
+		}
+		if err := p.read(ctx, min(want-p.found, chunkEntries), visit); err != nil {
+			return "", err
+		}
+	}
+	return "", nil
+}
+
+// page is a page in the making.
+type page struct {
+	client *dynamodb.Client
+	table  string
+	steps  []Step
+
+	at           position
+	found, bytes int
+}
+
+// read adds the next n items at most, and moves on behind them.
+func (p *page) read(ctx context.Context, n int, visit Visit) error {
+	items, last, err := p.chunk(ctx, p.steps[p.at.step], n)
+	if err != nil {
+		return err
+	}
+	for i, item := range items {
+		size, err := visit(item)
+		if err != nil {
+			return err
+		}
+		if size == 0 {
+			continue
+		}
+		p.found++
+		if p.bytes += size; p.bytes >= pageBytes && i < len(items)-1 {
+			p.at.after, err = table.ItemKey(item)
+			return err
+		}
+	}
+	if p.at.after = last; last == nil {
+		p.at.step++
+	}
+	return nil
+}
+
+// cursor is where a list goes on: in a step, behind an item.
+type cursor struct {
+	Step int    `json:"s"`
+	PK   string `json:"p,omitempty"` // empty: at the step's beginning
+	SK   string `json:"k,omitempty"`
+}
+
+func (c cursor) encode() string {
+	b, err := json.Marshal(c)
+	if err != nil {
+		panic("a number and two strings always have a JSON form: " + err.Error())
+	}
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// position is a decoded cursor.
+type position struct {
+	step  int
+	after keys.Item // nil: at the step's beginning
+}
+
+// startOf reads a cursor that belongs to these steps. A cursor comes from
+// outside: one that leads elsewhere is refused.
+func startOf(text string, steps []Step) (position, error) {
+	if text == "" {
+		return position{}, nil
+	}
+	bad := api.Errorf(api.CodeInvalidCursor, "cursor", "this list has no such page: begin again without a cursor")
+	b, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil {
+		return position{}, bad
+	}
+	var c cursor
+	if err := json.Unmarshal(b, &c); err != nil || c.Step < 0 || c.Step >= len(steps) {
+		return position{}, bad
+	}
+	p := position{step: c.Step}
+	if c.PK == "" && c.SK == "" {
+		return p, nil
+	}
+	if p.after, err = keys.Parse(keys.Key{PK: c.PK, SK: c.SK}); err != nil {
+		return position{}, bad
+	}
+	at := steps[c.Step]
+	if at.Item != nil || !table.StartAfter(new(dynamodb.QueryInput), at.Index, at.Query, p.after) {
+		return position{}, bad
+	}
+	return p, nil
+}
+
+func (p position) cursor() string {
+	c := cursor{Step: p.step}
+	if p.after != nil {
+		k := p.after.Key()
+		c.PK, c.SK = k.PK, k.SK
+	}
+	return c.encode()
+}
+
+// Behind is the cursor of a list's first step behind an item, which need not be there.
+func Behind(item keys.Item) string { return position{after: item}.cursor() }
+
+// At is the item behind which the page of a cursor begins, nil where that is the
+// beginning of a step, or the cursor is none of a list.
+func At(text string) keys.Item {
+	b, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil {
+		return nil
+	}
+	var c cursor
+	if err := json.Unmarshal(b, &c); err != nil {
+		return nil
+	}
+	item, err := keys.Parse(keys.Key{PK: c.PK, SK: c.SK})
+	if err != nil {
+		return nil
+	}
+	return item
+}
+
+// chunk reads the next part of a step, n items at most, and says behind which
+// item to go on; nil: the step is at its end.
+func (p *page) chunk(ctx context.Context, at Step, n int) ([]table.Item, keys.Item, error) {
+	if at.Item != nil {
+		out, err := p.client.GetItem(ctx, table.ReadInput(p.table, at.Item.Key()))
+		if err != nil {
+			return nil, nil, fmt.Errorf("read %s: %w", at.Item.Key().PK, err)
+		}
+		if len(out.Item) == 0 {
+			return nil, nil, nil
+		}
+		return []table.Item{out.Item}, nil, nil
+	}
+	in := table.QueryInput(p.table, at.Index, at.Query)
+	limit, ascending := int32(n), !at.Descending
+	in.Limit, in.ScanIndexForward = &limit, &ascending
+	if p.at.after != nil {
+		table.StartAfter(in, at.Index, at.Query, p.at.after)
+	}
+	out, err := p.client.Query(ctx, in)
+	if err != nil {
+		return nil, nil, fmt.Errorf("query %s: %w", at.Query.PK, err)
+	}
+	var last keys.Item
+	if len(out.LastEvaluatedKey) > 0 {
+		if last, err = table.ItemKey(out.LastEvaluatedKey); err != nil {
+			return nil, nil, err
+		}
+	}
+	if at.Index == NoIndex {
+		return out.Items, last, nil
+	}
+	items, err := p.load(ctx, out.Items)
+	return items, last, err
+}
+
+// load reads the items that rows of an index stand for, in the rows' order.
+// Rows of items that are gone lead to nothing.
+func (p *page) load(ctx context.Context, rows []table.Item) ([]table.Item, error) {
+	wanted := make([]keys.Key, len(rows))
+	for i, row := range rows {
+		key, err := table.ItemKey(row)
+		if err != nil {
+			return nil, err
+		}
+		wanted[i] = key.Key()
+	}
+	items, err := table.BatchRead(ctx, p.client, p.table, wanted)
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[keys.Key]table.Item, len(items))
+	for _, item := range items {
+		key, err := table.ItemKey(item)
+		if err != nil {
+			return nil, err
+		}
+		found[key.Key()] = item
+	}
+	inOrder := items[:0]
+	for _, k := range wanted {
+		if item, ok := found[k]; ok {
+			inOrder = append(inOrder, item)
+		}
+	}
+	return inOrder, nil
+}

@@ -1,0 +1,137 @@
+package namespace
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/tidegate/tidegate/internal/audit"
+	"github.com/tidegate/tidegate/internal/table"
+	"github.com/tidegate/tidegate/pkg/api"
+	"github.com/tidegate/tidegate/pkg/keys"
+)
+
+const (
+	// purgeItems is how many items one step of a purge removes at most: few
+	// enough for the time of one request.
+	purgeItems = 500
+	// emptyLooks is how often in a row the index must show nothing before a
+	// namespace counts as empty: an index follows its table, mostly within
+	// milliseconds.
+	emptyLooks = 3
+	// emptyPause is the attempt whose pause lies between two such looks.
+	emptyPause = 5
+)
+
+// Purge does one step of removing all that a deleted namespace holds. The first
+// step marks the namespace, so that nothing brings half of it back; the last one
+// removes it from the registry, so that its name is free. What is left says
+// where to go on: a purge that was broken off is finished by whoever asks again.
+//
+// It fails with the code conflict for a namespace that is not deleted, and with
+// the code unknown_namespace for one that is not there, or no more.
+func (o *Operator) Purge(ctx context.Context, name string, by api.Principal) (api.NamespacePurgeReply, error) {
+	n, err := o.alter(ctx, name, by, api.AuditNamespacePurge, func(n *table.Namespace, nowMs int64) error {
+		if !n.Deleted() {
+			return api.Errorf(api.CodeConflict, "name", "the namespace %q is in use: delete it first, with: tidegate namespace delete %s", name, name)
+		}
+		if n.PurgeMs == 0 {
+			n.PurgeMs = nowMs
+		}
+		return nil
+	})
+	if err != nil {
+		return api.NamespacePurgeReply{}, err
+	}
+	reply := api.NamespacePurgeReply{}
+	for look := range emptyLooks {
+		if look > 0 {
+			if err := table.Pause(ctx, emptyPause); err != nil {
+				return api.NamespacePurgeReply{}, fmt.Errorf("purge namespace %s: %w", name, err)
+			}
+		}
+		found, deleted, err := o.sweep(ctx, n.ID)
+		if err != nil {
+			return api.NamespacePurgeReply{}, fmt.Errorf("purge namespace %s: %w", name, err)
+		}
+		if reply.Deleted = int64(deleted); found == 0 {
+			continue
+		}
+		if reply.Remaining, err = o.remaining(ctx, n.ID); err != nil {
+			return api.NamespacePurgeReply{}, fmt.Errorf("purge namespace %s: %w", name, err)
+		}
+		return reply, nil
+	}
+	if err := o.remove(ctx, n, by); err != nil {
+		return api.NamespacePurgeReply{}, err
+	}
+	reply.Done = true
+	return reply, nil
+}
+
+// sweep removes items of a namespace, purgeItems at most, and says how many it
+// found and how many of those it removed.
+func (r *Registry) sweep(ctx context.Context, id string) (found, deleted int, err error) {
+	var unwanted []keys.Key
+	for _, partition := range keys.PurgePartitions(id) {
+		in := table.QueryInput(r.table, 4, keys.Query{PK: partition})
+		for len(unwanted) < purgeItems {
+			limit := int32(purgeItems - len(unwanted))
+			in.Limit = &limit
+			out, err := r.client.Query(ctx, in)
+			if err != nil {
+				return 0, 0, fmt.Errorf("list what it holds: %w", err)
+			}
+			for _, row := range out.Items {
+				key, err := table.KeyOf(row)
+				if err != nil {
+					return 0, 0, err
+				}
+				if !strings.HasPrefix(key.PK, id+"/") {
+					return 0, 0, fmt.Errorf("%w: %s %s is listed in namespace %s and is not its own", table.ErrDamaged, key.PK, key.SK, id)
+				}
+				unwanted = append(unwanted, key)
+			}
+			if in.ExclusiveStartKey = out.LastEvaluatedKey; len(out.LastEvaluatedKey) == 0 {
+				break
+			}
+		}
+	}
+	left, err := table.DeleteKeys(ctx, r.client, r.table, unwanted)
+	if err != nil {
+		return 0, 0, err
+	}
+	return len(unwanted), len(unwanted) - left, nil
+}
+
+// remaining counts what a namespace holds, a page of 1 MB in each partition: at
+// least that much is left.
+func (r *Registry) remaining(ctx context.Context, id string) (int64, error) {
+	var n int64
+	for _, partition := range keys.PurgePartitions(id) {
+		in := table.QueryInput(r.table, 4, keys.Query{PK: partition})
+		in.Select = types.SelectCount
+		out, err := r.client.Query(ctx, in)
+		if err != nil {
+			return 0, fmt.Errorf("count what it holds: %w", err)
+		}
+		n += int64(out.Count)
+	}
+	return n, nil
+}
+
+// remove takes the namespace out of the registry, unless somebody else did.
+func (o *Operator) remove(ctx context.Context, n table.Namespace, by api.Principal) error {
+	return o.apply(ctx, n.Name, by, api.AuditNamespacePurged, func(ctx context.Context, _ int64) (audit.Plan, error) {
+		known, err := o.find(ctx, n.Name)
+		switch {
+		case isUnknown(err), err == nil && known.ID != n.ID:
+			return audit.Plan{}, errAsWanted
+		case err != nil:
+			return audit.Plan{}, err
+		}
+		return audit.Plan{Writes: table.RemoveNamespaceItems(o.table, known), Before: described(&known)}, nil
+	})
+}

@@ -1,0 +1,299 @@
+package trail
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/tidegate/tidegate/internal/archive"
+	"github.com/tidegate/tidegate/internal/audit"
+	"github.com/tidegate/tidegate/pkg/api"
+	"github.com/tidegate/tidegate/pkg/keys"
+)
+
+const (
+	// verifyEvents is how many events of the archive one part of a verification has:
+	// each of them may be a finding, and those must fit a NATS message.
+	verifyEvents = 2000
+	// maxAltered bounds what the cursor remembers of altered events.
+	maxAltered = 200
+)
+
+// state is what a part of a verification has to know of those before it.
+type state struct {
+	Cursor string `json:"c,omitempty"` // of the list
+	Head   int64  `json:"h"`           // the counter, when the verification began
+	// Next is the sequence that comes next, going down; -1 while that is not known.
+	Next int64 `json:"n"`
+	// MAC is that of the event Next, as the one above it says; empty where that is not
+	// known.
+	MAC string `json:"m,omitempty"`
+	// Altered are sequences below Next of which an altered copy was seen out of turn.
+	Altered []int64 `json:"a,omitempty"`
+	// Unreadable are objects that were told of.
+	Unreadable []string `json:"u,omitempty"`
+}
+
+func (s *state) encode() string {
+	b, err := json.Marshal(s)
+	if err != nil {
+		panic("numbers and strings always have a JSON form: " + err.Error())
+	}
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+func decodeState(text string) (*state, error) {
+	s := new(state)
+	b, err := base64.RawURLEncoding.DecodeString(text)
+	if err == nil {
+		err = json.Unmarshal(b, s)
+	}
+	if err != nil || s.Cursor == "" || s.Next < -1 {
+		return nil, api.Errorf(api.CodeInvalidCursor, "cursor", "this verification has no such part: begin again without a cursor")
+	}
+	return s, nil
+}
+
+// verification is one part under way.
+type verification struct {
+	*state
+	t     *Trail
+	ns    string
+	reply api.AuditVerifyReply
+}
+
+// Verify checks one part of a namespace's events: that they are as they were written,
+// that no number is missing, and that none is there twice.
+func (t *Trail) Verify(ctx context.Context, ns string, req api.AuditVerifyRequest) (api.AuditVerifyReply, error) {
+	v := &verification{t: t, ns: ns, reply: api.AuditVerifyReply{Findings: []api.AuditFinding{}}}
+	if t.archive != nil {
+		v.reply.Archive = t.archive.Where()
+	}
+	if err := v.begin(ctx, req); err != nil {
+		return api.AuditVerifyReply{}, fmt.Errorf("verify audit events: %w", err)
+	}
+	list := api.AuditListRequest{FromMs: req.FromMs, ToMs: req.ToMs, Cursor: v.Cursor, Limit: api.MaxPage}
+	part, err := t.read(ctx, ns, list, verifyEvents, v.damaged)
+	if err != nil {
+		return api.AuditVerifyReply{}, fmt.Errorf("verify audit events: %w", err)
+	}
+	for len(part.copies) > 0 {
+		n := 1
+		for n < len(part.copies) && part.copies[n].position() == part.copies[0].position() {
+			n++
+		}
+		if err := v.event(ctx, part.copies[:n]); err != nil {
+			return api.AuditVerifyReply{}, fmt.Errorf("verify audit events: %w", err)
+		}
+		part.copies = part.copies[n:]
+	}
+	if v.Cursor = cursorAt(ns, &list, part.down); v.Cursor != "" {
+		v.reply.Cursor = v.encode()
+	} else if err := v.end(ctx, req.FromMs); err != nil {
+		return api.AuditVerifyReply{}, fmt.Errorf("verify audit events: %w", err)
+	}
+	return v.reply, nil
+}
+
+// end tells what is missing behind the oldest event that is there: down to the first of
+// all, or to the newest of before the time that was asked for.
+func (v *verification) end(ctx context.Context, fromMs int64) error {
+	switch {
+	case v.Next < 1:
+		return nil
+	case fromMs <= 1:
+		v.missing(1)
+		return nil
+	}
+	older, err := v.t.newest(ctx, v.ns, fromMs-1)
+	if err != nil {
+		return err
+	}
+	if older == 0 { // nobody keeps any; the time of the last one is known all the same
+		sequence, atMs, _, err := v.t.log.Head(ctx, v.ns)
+		if err != nil || v.Next != v.Head || sequence != v.Head || atMs < fromMs {
+			return err
+		}
+		older = v.Head - 1
+	}
+	if older < v.Next {
+		v.missing(older + 1)
+	}
+	return nil
+}
+
+// newest is the sequence of the newest intact event that is not after a time, 0 where
+// there is none.
+func (t *Trail) newest(ctx context.Context, ns string, toMs int64) (int64, error) {
+	for req := (api.AuditListRequest{ToMs: toMs}); ; {
+		part, err := t.read(ctx, ns, req, api.DefaultPage, func(string, keys.Item, error) error { return nil })
+		if err != nil {
+			return 0, err
+		}
+		for _, c := range part.copies {
+			if ok, err := t.log.Intact(ctx, c.event); ok || err != nil {
+				return c.event.Sequence, err
+			}
+		}
+		if req.Cursor = cursorAt(ns, &req, part.down); req.Cursor == "" {
+			return 0, nil
+		}
+	}
+}
+
+// begin takes up the state of the part before.
+func (v *verification) begin(ctx context.Context, req api.AuditVerifyRequest) (err error) {
+	if req.Cursor != "" {
+		v.state, err = decodeState(req.Cursor)
+		return err
+	}
+	v.state = &state{Next: -1}
+	sequence, _, mac, err := v.t.log.Head(ctx, v.ns)
+	if err != nil {
+		return err
+	}
+	v.Head = sequence
+	if req.ToMs == 0 {
+		v.Next, v.MAC = sequence, mac
+	}
+	return nil
+}
+
+// event checks the copies of one event.
+func (v *verification) event(ctx context.Context, copies []oneCopy) error {
+	sequence := copies[0].event.Sequence
+	var intact []oneCopy
+	for _, c := range copies {
+		ok, err := v.t.log.Intact(ctx, c.event)
+		switch {
+		case err != nil:
+			return err
+		case ok:
+			intact = append(intact, c)
+			if c.astray != nil {
+				v.unreadable(c.where, c.astray)
+			}
+		default:
+			v.found(api.AuditFinding{Kind: api.AuditAltered, First: sequence, Last: sequence, ID: c.event.ID, Where: c.where})
+		}
+	}
+	v.reply.Checked++
+	if len(intact) == 0 {
+		v.pass(sequence)
+		return nil
+	}
+	first := intact[0]
+	for _, c := range intact[1:] {
+		if !archive.SameEvent(c.event, first.event) {
+			v.doubled(c)
+		}
+	}
+	if sequence > v.Head {
+		newer, err := v.isNewer(ctx, sequence)
+		if err != nil || newer {
+			return err
+		}
+		// The rest is checked from there on.
+		v.found(api.AuditFinding{
+			Kind: api.AuditUnchained, First: sequence, Last: sequence, ID: first.event.ID, Where: first.where,
+			Detail: fmt.Sprintf("the counter of the namespace is at %d: it was set back", v.Head),
+		})
+		v.Head, v.Next, v.MAC = sequence, sequence, first.event.MAC
+	}
+	switch {
+	case v.Next < 0:
+	case sequence > v.Next:
+		v.doubled(first)
+		return nil
+	case sequence < v.Next:
+		v.missing(sequence + 1)
+		v.MAC = ""
+	}
+	if v.MAC != "" && v.MAC != first.event.MAC {
+		v.found(api.AuditFinding{
+			Kind: api.AuditUnchained, First: sequence, Last: sequence, ID: first.event.ID, Where: first.where,
+			Detail: fmt.Sprintf("event %d was written after another one", sequence+1),
+		})
+	}
+	v.Next, v.MAC = sequence-1, first.event.Previous
+	return nil
+}
+
+// pass goes on behind an event of which no copy is intact, if it is its turn; else it
+// may be anywhere.
+func (v *verification) pass(sequence int64) {
+	switch sequence {
+	case v.Next:
+		v.Next, v.MAC = sequence-1, ""
+	default:
+		v.remember(sequence)
+	}
+}
+
+// remember keeps an altered event's sequence, so that it is not said to be missing too.
+func (v *verification) remember(sequence int64) {
+	if len(v.Altered) < maxAltered && !slices.Contains(v.Altered, sequence) {
+		v.Altered = append(v.Altered, sequence)
+	}
+}
+
+// isNewer reports whether an event was written since the verification began.
+func (v *verification) isNewer(ctx context.Context, sequence int64) (bool, error) {
+	now, _, _, err := v.t.log.Head(ctx, v.ns)
+	return now >= sequence, err
+}
+
+// missing tells that there is nothing from Next down to a sequence, but for events
+// that were found altered.
+func (v *verification) missing(from int64) {
+	known := append(slices.Clone(v.Altered), from-1)
+	slices.Sort(known)
+	last := v.Next
+	for _, sequence := range slices.Backward(known) {
+		if sequence < from-1 || sequence > last {
+			continue
+		}
+		if sequence < last {
+			v.found(api.AuditFinding{Kind: api.AuditMissing, First: sequence + 1, Last: last})
+		}
+		last = sequence - 1
+	}
+	v.Next = from - 1
+}
+
+func (v *verification) doubled(c oneCopy) {
+	v.found(api.AuditFinding{
+		Kind: api.AuditDoubled, First: c.event.Sequence, Last: c.event.Sequence, ID: c.event.ID, Where: c.where,
+		Detail: "another event has this number",
+	})
+}
+
+// damaged tells of what cannot be read, and goes on.
+func (v *verification) damaged(where string, item keys.Item, err error) error {
+	if item == nil {
+		v.unreadable(where, err)
+		return nil
+	}
+	f := api.AuditFinding{Kind: api.AuditUnreadable, Where: where, Detail: err.Error()}
+	if key, ok := item.(keys.Audit); ok {
+		f.Kind, f.First, f.Last, f.ID = api.AuditAltered, key.Sequence, key.Sequence, audit.IDOf(key)
+		v.remember(key.Sequence)
+	}
+	v.found(f)
+	return nil
+}
+
+// unreadable tells of an object, once.
+func (v *verification) unreadable(where string, err error) {
+	if slices.Contains(v.Unreadable, where) {
+		return
+	}
+	if len(v.Unreadable) < maxAltered {
+		v.Unreadable = append(v.Unreadable, where)
+	}
+	v.found(api.AuditFinding{Kind: api.AuditUnreadable, Where: where, Detail: err.Error()})
+}
+
+func (v *verification) found(f api.AuditFinding) { v.reply.Findings = append(v.reply.Findings, f) }
