@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tidegate/tidegate/internal/storeclock"
 	"github.com/tidegate/tidegate/services/admission"
 )
 
@@ -123,10 +124,10 @@ func (n node) run(ctx context.Context, metrics prometheus.Registerer, ready func
 
 // systemClock is this machine's clock. The wall reading carries no monotonic
 // one, so that a clock that is set is seen to be.
-func systemClock() admission.Clock {
+func systemClock() storeclock.Source {
 	start := time.Now()
-	return func() admission.Reading {
+	return func() storeclock.Reading {
 		now := time.Now()
-		return admission.Reading{Wall: now.Round(0), Mono: now.Sub(start)}
+		return storeclock.Reading{Wall: now.Round(0), Mono: now.Sub(start)}
 	}
 }

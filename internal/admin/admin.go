@@ -6,35 +6,95 @@ import (
 	"errors"
 	"log/slog"
 
+	"github.com/tidegate/tidegate/internal/archive"
+	"github.com/tidegate/tidegate/internal/audit"
+	"github.com/tidegate/tidegate/internal/capacity"
+	"github.com/tidegate/tidegate/internal/entities"
+	"github.com/tidegate/tidegate/internal/leasekey"
 	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/namespace"
+	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/table"
+	"github.com/tidegate/tidegate/internal/trail"
+	"github.com/tidegate/tidegate/internal/usage"
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
-// Namespace is the tenant that a request belongs to.
+// Namespace is the tenant that a request belongs to, or the registry for an
+// operator's, and who asks.
 type Namespace struct {
 	Name string // in subjects
 	ID   string // in keys
+	By   api.Principal
 }
 
 // Admin serves the admin verbs. It is safe for concurrent use.
 type Admin struct {
-	limits  *limits.Store
-	publish func(subject string, data []byte) error
-	log     *slog.Logger
-	verbs   map[api.Verb]serveFunc // never changed
+	limits     *limits.Store
+	namespaces *namespace.Operator
+	keys       *leasekey.Keys
+	entities   *entities.Store
+	trail      *trail.Trail
+	capacity   *capacity.Store
+	usage      *usage.Store
+	shards     *shards.Operator
+	publish    func(subject string, data []byte) error
+	log        *slog.Logger
+	verbs      map[api.Verb]serveFunc // never changed
+}
+
+// Stores are what the verbs read and change.
+type Stores struct {
+	Limits     *limits.Store
+	Namespaces *namespace.Operator
+	Keys       *leasekey.Keys
+	Entities   *entities.Store
+	Trail      *trail.Trail
+	Capacity   *capacity.Store
+	Usage      *usage.Store
+	Shards     *shards.Operator
 }
 
 // New returns an Admin that broadcasts changes through publish, such as
 // nats.Conn's, which must not block.
-func New(store *limits.Store, publish func(subject string, data []byte) error, log *slog.Logger) *Admin {
-	a := &Admin{limits: store, publish: publish, log: log}
+func New(s Stores, publish func(subject string, data []byte) error, log *slog.Logger) *Admin {
+	a := &Admin{
+		limits: s.Limits, namespaces: s.Namespaces, keys: s.Keys, entities: s.Entities, trail: s.Trail, capacity: s.Capacity, usage: s.Usage, shards: s.Shards,
+		publish: publish, log: log,
+	}
 	a.verbs = map[api.Verb]serveFunc{
 		api.VerbLimitsSet:     verb(api.DecodeLimitsSet, a.limitsSet),
 		api.VerbLimitsGet:     verb(api.DecodeLimitsGet, a.limitsGet),
 		api.VerbLimitsDelete:  verb(api.DecodeLimitsDelete, a.limitsDelete),
 		api.VerbLimitsList:    verb(api.DecodeLimitsList, a.limitsList),
 		api.VerbLimitsResolve: verb(api.DecodeLimitsResolve, a.limitsResolve),
+		api.VerbCapacity:      verb(api.DecodeCapacity, a.capacityGet),
+		api.VerbBucketGet:     verb(api.DecodeBucket, a.bucketGet),
+		api.VerbBucketReset:   verb(api.DecodeBucket, a.bucketReset),
+		api.VerbUsageList:     verb(api.DecodeUsage, a.usageList),
+		api.VerbUsageSummary:  verb(api.DecodeUsage, a.usageSummary),
+		api.VerbPolicySet:     verb(api.DecodePolicySet, a.policySet),
+		api.VerbPolicyGet:     verb(api.DecodePolicyGet, a.policyGet),
+		api.VerbAuditList:     verb(api.DecodeAuditList, a.auditList),
+		api.VerbAuditShow:     verb(api.DecodeAuditShow, a.auditShow),
+		api.VerbAuditVerify:   verb(api.DecodeAuditVerify, a.auditVerify),
+
+		api.VerbNamespaceCreate:  verb(api.DecodeNamespaceRequest, changeNamespace(a, a.namespaces.Create)),
+		api.VerbNamespaceList:    verb(api.DecodeNamespaceList, a.namespaceList),
+		api.VerbNamespaceGet:     verb(api.DecodeNamespaceRequest, a.namespaceGet),
+		api.VerbNamespaceDelete:  verb(api.DecodeNamespaceRequest, changeNamespace(a, a.namespaces.Delete)),
+		api.VerbNamespaceRecover: verb(api.DecodeNamespaceRequest, changeNamespace(a, a.namespaces.Recover)),
+		api.VerbNamespacePurge:   verb(api.DecodeNamespaceRequest, changeNamespace(a, a.namespaces.Purge)),
+
+		api.VerbKeyList:   verb(api.DecodeEmpty, a.keyList),
+		api.VerbKeyRotate: verb(api.DecodeEmpty, a.keyRotate),
+
+		api.VerbEntityCreate:   verb(api.DecodeEntityCreate, a.entityCreate),
+		api.VerbEntityGet:      verb(api.DecodeEntityGet, a.entityGet),
+		api.VerbEntityUpdate:   verb(api.DecodeEntityUpdate, a.entityUpdate),
+		api.VerbEntityDelete:   verb(api.DecodeEntityDelete, a.entityDelete),
+		api.VerbEntityChildren: verb(api.DecodeEntityChildren, a.entityChildren),
+		api.VerbEntityList:     verb(api.DecodeEntityList, a.entityList),
 	}
 	return a
 }
@@ -64,7 +124,7 @@ func (a *Admin) Serves(v api.Verb) bool {
 // all the same, and the message says so.
 func (a *Admin) Handle(ctx context.Context, ns Namespace, v api.Verb, body []byte) ([]byte, *api.Error) {
 	serve, ok := a.verbs[v]
-	if !ok {
+	if !ok || !v.ServedIn(ns.Name) {
 		return nil, api.Errorf(api.CodeUnknownVerb, "", "there is no verb %.50q", string(v))
 	}
 	value, err := serve(ctx, ns, body)
@@ -89,12 +149,22 @@ func (a *Admin) refusal(ctx context.Context, ns Namespace, v api.Verb, err error
 	switch {
 	case errors.Is(err, table.ErrDamaged):
 		return api.Errorf(api.CodeInternal, "", "a stored item is damaged; the node's log says which")
-	case errors.Is(err, limits.ErrOutcomeUnknown):
-		return api.Errorf(api.CodeUnavailable, "", "the store did not answer in time: %s", limits.ErrOutcomeUnknown)
+	case errors.Is(err, archive.ErrDamaged):
+		return api.Errorf(api.CodeInternal, "", "an object of the audit archive is damaged; the node's log says which, and audit verify finds all")
+	case errors.Is(err, audit.ErrOutcomeUnknown):
+		return api.Errorf(api.CodeUnavailable, "", "the store did not answer in time: %s", audit.ErrOutcomeUnknown)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return api.Errorf(api.CodeDeadlineExceeded, "", "the store did not answer within the request's time; nothing was changed")
 	}
 	return api.Errorf(api.CodeUnavailable, "", "the store cannot be used now; nothing was changed")
+}
+
+// changed broadcasts a change that was made, or that may have been: of a level,
+// or, for an entity's parent and cascade, of all levels of the entity.
+func (a *Admin) changed(ctx context.Context, ns Namespace, target api.LimitsTarget, err error) {
+	if err == nil || errors.Is(err, audit.ErrOutcomeUnknown) {
+		a.broadcast(ctx, ns, target)
+	}
 }
 
 // broadcast tells all nodes that a level changed. That it fails does not undo

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,11 +17,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/admin"
+	"github.com/tidegate/tidegate/internal/audit"
+	"github.com/tidegate/tidegate/internal/capacity"
+	"github.com/tidegate/tidegate/internal/entities"
+	"github.com/tidegate/tidegate/internal/leasekey"
 	"github.com/tidegate/tidegate/internal/limits"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
+	"github.com/tidegate/tidegate/internal/namespace"
+	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/internal/table/tabletest"
+	"github.com/tidegate/tidegate/internal/trail"
+	"github.com/tidegate/tidegate/internal/usage"
 	"github.com/tidegate/tidegate/pkg/api"
+	"github.com/tidegate/tidegate/pkg/bucket"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
@@ -35,7 +45,9 @@ type fixture struct {
 	t          *testing.T
 	admin      *admin.Admin
 	broadcasts []message
-	publish    error // what publishing answers
+	namespaces []string // that were broadcast
+	publish    error    // what publishing answers
+	clock      error    // what the clock answers
 	log        bytes.Buffer
 }
 
@@ -43,19 +55,47 @@ func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	f := &fixture{Bench: tabletest.New(t), t: t}
 	publish := func(subject string, data []byte) error {
+		if subject == api.ConfigSubject(api.OperatorNamespace) {
+			change, err := api.DecodeNamespaceChange(data)
+			require.NoError(t, err, "every node must be able to read a broadcast")
+			f.namespaces = append(f.namespaces, change.Name)
+			return f.publish
+		}
 		target, err := api.DecodeConfigChange(data)
 		require.NoError(t, err, "every node must be able to read a broadcast")
 		f.broadcasts = append(f.broadcasts, message{subject, target})
 		return f.publish
 	}
-	f.admin = admin.New(limits.NewStore(f.DB, f.Table), publish, slog.New(slog.NewTextHandler(&f.log, nil)))
+	now := func() (time.Time, error) { return time.UnixMilli(1_772_366_400_000), f.clock }
+	instant := func() (bucket.Instant, error) { return 1_000_000_000, nil }
+	log := audit.NewLog(f.DB, f.Table, now)
+	stores := admin.Stores{
+		Entities: entities.NewStore(f.DB, f.Table, log),
+		Limits:   limits.NewStore(f.DB, f.Table, log), Trail: trail.New(log, nil),
+		Namespaces: namespace.NewOperator(namespace.NewRegistry(f.DB, f.Table), log, now),
+		Keys:       leasekey.NewKeys(f.DB, f.Table, log, now),
+		Capacity:   capacity.NewStore(f.DB, f.Table, instant),
+		Usage:      usage.NewStore(f.DB, f.Table),
+		Shards:     shards.NewOperator(shards.NewStore(f.DB, f.Table, instant, func() string { return "test.1" }), log),
+	}
+	f.admin = admin.New(stores, publish, slog.New(slog.NewTextHandler(&f.log, nil)))
 	return f
 }
 
-func tenant() admin.Namespace { return admin.Namespace{Name: "tenant-a", ID: "AAAAAAAAAAA"} }
+func tenant() admin.Namespace {
+	return admin.Namespace{Name: "tenant-a", ID: "AAAAAAAAAAA", By: api.Principal{User: "ops"}}
+}
+
+func operators() admin.Namespace {
+	return admin.Namespace{Name: api.OperatorNamespace, ID: keys.Registry, By: api.Principal{User: "alice", Verified: true}}
+}
 
 func (f *fixture) handle(v api.Verb, body string) (string, *api.Error) {
-	reply, refusal := f.admin.Handle(f.t.Context(), tenant(), v, []byte(body))
+	ns := tenant()
+	if v.ForOperators() {
+		ns = operators()
+	}
+	reply, refusal := f.admin.Handle(f.t.Context(), ns, v, []byte(body))
 	return string(reply), refusal
 }
 
@@ -87,6 +127,12 @@ func TestTheVerbs(t *testing.T) {
 	f.refuse(api.VerbLimitsDelete, `{"resource":"gpt-4"}`, api.CodeNotFound)
 	f.refuse(api.VerbLimitsResolve, `{"entity":"alice","resource":"gpt-4"}`, api.CodeNoLimits)
 	f.do(api.VerbLimitsList, `{}`, `{"levels":[]}`)
+	f.do(api.VerbCapacity, `{"resource":"gpt-4"}`, `{"totals":[],"entities":[]}`)
+	f.do(api.VerbBucketGet, `{"entity":"alice","resource":"gpt-4"}`, `{"at_ms":1736689600000,"wanted":1,"shards":[]}`)
+	f.do(api.VerbBucketReset, `{"entity":"alice","resource":"gpt-4"}`, `{"shards":0}`)
+	f.do(api.VerbAuditList, `{"entity":"alice"}`, `{"events":[]}`)
+	f.do(api.VerbUsageList, `{"entity":"alice"}`, `{"snapshots":[]}`)
+	f.do(api.VerbUsageSummary, `{"entity":"alice","window":"daily"}`, `{"totals":[]}`)
 	require.Empty(t, f.broadcasts)
 
 	resource := `{"resource":"gpt-4","limits":[` + rpm + `,` + tpm + `],"on_unavailable":"allow","config_version":1}`
@@ -149,7 +195,7 @@ func TestServesItsVerbsAlone(t *testing.T) {
 		}
 		f.refuse(v, `{}`, api.CodeUnknownVerb)
 	}
-	require.Equal(t, 5, served)
+	require.Equal(t, 29, served)
 	f.refuse("admin.limits.guess", `{}`, api.CodeUnknownVerb)
 }
 
@@ -161,22 +207,38 @@ func TestBadRequestsChangeNothing(t *testing.T) {
 		code  api.Code
 		field string
 	}{
-		"no JSON":        {api.VerbLimitsSet, `{`, api.CodeMalformedJSON, ""},
-		"unknown field":  {api.VerbLimitsSet, `{"system":true,"limit":[]}`, api.CodeUnknownField, "limit"},
-		"no level":       {api.VerbLimitsSet, `{"limits":[` + rpm + `]}`, api.CodeMissingField, ""},
-		"no limits":      {api.VerbLimitsSet, `{"system":true}`, api.CodeMissingField, "limits"},
-		"reserved":       {api.VerbLimitsSet, limitsOf(strings.Replace(rpm, "rpm", "wcu", 1)), api.CodeInvalidLimitName, "limits[0].name"},
-		"negative":       {api.VerbLimitsSet, limitsOf(strings.Replace(rpm, `"capacity":100`, `"capacity":-1`, 1)), api.CodeInvalidLimit, "limits[0].capacity"},
-		"fraction":       {api.VerbLimitsSet, limitsOf(strings.Replace(rpm, `"capacity":100`, `"capacity":1.5`, 1)), api.CodeInvalidLimit, "limits[0].capacity"},
-		"too fast":       {api.VerbLimitsSet, limitsOf(strings.Replace(rpm, `"refill_amount":100`, `"refill_amount":200000000`, 1)), api.CodeInvalidLimit, "limits[0].refill_amount"},
-		"twice":          {api.VerbLimitsSet, limitsOf(rpm + "," + rpm), api.CodeInvalidLimit, "limits[1].name"},
-		"bad policy":     {api.VerbLimitsSet, `{"system":true,"limits":[` + rpm + `],"on_unavailable":"x"}`, api.CodeInvalidPolicy, "on_unavailable"},
-		"too large":      {api.VerbLimitsSet, `{"system":true,"limits":[]}` + strings.Repeat(" ", api.MaxPayload), api.CodePayloadTooLarge, ""},
-		"get no level":   {api.VerbLimitsGet, `{}`, api.CodeMissingField, ""},
-		"delete a lot":   {api.VerbLimitsDelete, `{"system":true,"entity":"alice"}`, api.CodeUnknownField, "system"},
-		"bad page":       {api.VerbLimitsList, `{"limit":0}`, api.CodeInvalidAmount, "limit"},
-		"bad cursor":     {api.VerbLimitsList, `{"cursor":"x"}`, api.CodeInvalidCursor, "cursor"},
-		"resolve nobody": {api.VerbLimitsResolve, `{"resource":"gpt-4"}`, api.CodeMissingField, "entity"},
+		"no JSON":          {api.VerbLimitsSet, `{`, api.CodeMalformedJSON, ""},
+		"unknown field":    {api.VerbLimitsSet, `{"system":true,"limit":[]}`, api.CodeUnknownField, "limit"},
+		"no level":         {api.VerbLimitsSet, `{"limits":[` + rpm + `]}`, api.CodeMissingField, ""},
+		"no limits":        {api.VerbLimitsSet, `{"system":true}`, api.CodeMissingField, "limits"},
+		"reserved":         {api.VerbLimitsSet, limitsOf(strings.Replace(rpm, "rpm", "wcu", 1)), api.CodeInvalidLimitName, "limits[0].name"},
+		"negative":         {api.VerbLimitsSet, limitsOf(strings.Replace(rpm, `"capacity":100`, `"capacity":-1`, 1)), api.CodeInvalidLimit, "limits[0].capacity"},
+		"fraction":         {api.VerbLimitsSet, limitsOf(strings.Replace(rpm, `"capacity":100`, `"capacity":1.5`, 1)), api.CodeInvalidLimit, "limits[0].capacity"},
+		"too fast":         {api.VerbLimitsSet, limitsOf(strings.Replace(rpm, `"refill_amount":100`, `"refill_amount":200000000`, 1)), api.CodeInvalidLimit, "limits[0].refill_amount"},
+		"twice":            {api.VerbLimitsSet, limitsOf(rpm + "," + rpm), api.CodeInvalidLimit, "limits[1].name"},
+		"bad policy":       {api.VerbLimitsSet, `{"system":true,"limits":[` + rpm + `],"on_unavailable":"x"}`, api.CodeInvalidPolicy, "on_unavailable"},
+		"too large":        {api.VerbLimitsSet, `{"system":true,"limits":[]}` + strings.Repeat(" ", api.MaxPayload), api.CodePayloadTooLarge, ""},
+		"get no level":     {api.VerbLimitsGet, `{}`, api.CodeMissingField, ""},
+		"delete a lot":     {api.VerbLimitsDelete, `{"system":true,"entity":"alice"}`, api.CodeUnknownField, "system"},
+		"bad page":         {api.VerbLimitsList, `{"limit":0}`, api.CodeInvalidAmount, "limit"},
+		"bad cursor":       {api.VerbLimitsList, `{"cursor":"x"}`, api.CodeInvalidCursor, "cursor"},
+		"no policy":        {api.VerbPolicySet, `{"system":true}`, api.CodeMissingField, ""},
+		"odd policy":       {api.VerbPolicySet, `{"system":true,"on_unavailable":"perhaps"}`, api.CodeInvalidPolicy, "on_unavailable"},
+		"kept for ever":    {api.VerbPolicySet, `{"system":true,"audit_retention_days":3651}`, api.CodeInvalidPolicy, "audit_retention_days"},
+		"kept elsewhere":   {api.VerbPolicySet, `{"resource":"r","audit_retention_days":3}`, api.CodeUnknownField, "audit_retention_days"},
+		"policy nowhere":   {api.VerbPolicyGet, `{}`, api.CodeMissingField, ""},
+		"no name":          {api.VerbNamespaceCreate, `{}`, api.CodeMissingField, "name"},
+		"bad name":         {api.VerbNamespaceDelete, `{"name":"A b"}`, api.CodeInvalidNamespace, "name"},
+		"the registry":     {api.VerbNamespacePurge, `{"name":"_"}`, api.CodeInvalidNamespace, "name"},
+		"the default":      {api.VerbNamespaceDelete, `{"name":"default"}`, api.CodeForbidden, "name"},
+		"bad list":         {api.VerbNamespaceList, `{"cursor":"?"}`, api.CodeInvalidCursor, "cursor"},
+		"key with a hat":   {api.VerbKeyRotate, `{"hat":1}`, api.CodeUnknownField, "hat"},
+		"resolve nobody":   {api.VerbLimitsResolve, `{"resource":"gpt-4"}`, api.CodeMissingField, "entity"},
+		"usage of whom":    {api.VerbUsageList, `{"resource":"gpt-4"}`, api.CodeMissingField, "entity"},
+		"odd window":       {api.VerbUsageSummary, `{"entity":"alice","window":"weekly"}`, api.CodeInvalidWindow, "window"},
+		"time runs back":   {api.VerbUsageList, `{"entity":"alice","from_ms":2,"to_ms":1}`, api.CodeInvalidTime, "to_ms"},
+		"usage nowhere":    {api.VerbUsageList, `{"entity":"alice","cursor":"x"}`, api.CodeInvalidCursor, "cursor"},
+		"capacity of what": {api.VerbCapacity, `{}`, api.CodeMissingField, "resource"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
@@ -195,9 +257,9 @@ func TestALostReplyIsNotReportedWrongly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
-			f.Fail("UpdateItem", lost)
+			f.Fail("TransactWriteItems", lost)
 			f.do(api.VerbLimitsSet, setSystem, `{"system":true,"limits":[`+rpm+`],"config_version":1}`)
-			f.Fail("DeleteItem", lost)
+			f.Fail("TransactWriteItems", lost)
 			f.do(api.VerbLimitsDelete, `{"system":true}`, `{"deleted":true}`)
 			require.Len(t, f.broadcasts, 2)
 		})
@@ -206,13 +268,16 @@ func TestALostReplyIsNotReportedWrongly(t *testing.T) {
 
 func TestAnUnknownOutcomeSaysSoAndIsBroadcast(t *testing.T) {
 	f := newFixture(t)
-	f.Fail("UpdateItem", fault.Fault{Kind: fault.ReplyLost})
-	f.Fail("GetItem", fault.Fault{}, fault.Fault{Kind: fault.Unreachable})
-	refusal := f.refuse(api.VerbLimitsSet, setSystem, api.CodeUnavailable)
+	f.Fail("TransactWriteItems", fault.Fault{Kind: fault.ReplyLost})
+	f.Fail("TransactWriteItems", slices.Repeat([]fault.Fault{{Kind: fault.Unreachable}}, 100)...)
+	ctx := f.EndAt(t.Context(), "TransactWriteItems", 3, 0)
+	_, refusal := f.admin.Handle(ctx, tenant(), api.VerbLimitsSet, []byte(setSystem))
+	require.NotNil(t, refusal)
+	require.Equal(t, api.CodeUnavailable, refusal.Code)
 	require.Contains(t, refusal.Message, "outcome is unknown")
 	require.Len(t, f.broadcasts, 1, "it was applied after all, and nodes must notice")
-	require.Contains(t, f.log.String(), "connection refused")
-	require.NotContains(t, refusal.Message, "connection refused")
+	require.Contains(t, f.log.String(), "operation error DynamoDB")
+	require.NotContains(t, refusal.Message, "operation error")
 }
 
 func TestAnOutageIsUnavailable(t *testing.T) {
@@ -226,6 +291,8 @@ func TestAnOutageIsUnavailable(t *testing.T) {
 		{api.VerbLimitsDelete, `{"system":true}`, "GetItem"},
 		{api.VerbLimitsList, `{}`, "GetItem"},
 		{api.VerbLimitsResolve, `{"entity":"alice","resource":"gpt-4"}`, "BatchGetItem"},
+		{api.VerbCapacity, `{"resource":"gpt-4"}`, "Query"},
+		{api.VerbUsageList, `{"entity":"alice"}`, "Query"},
 	} {
 		f.Fail(v.operation, fault.Fault{Kind: fault.Unreachable})
 		f.refuse(v.verb, v.body, api.CodeUnavailable)
@@ -267,16 +334,16 @@ func TestAFailedBroadcastDoesNotUndoAChange(t *testing.T) {
 
 func TestAConflictIsTold(t *testing.T) {
 	f := newFixture(t)
-	other := limits.NewStore(f.Direct, f.Table)
-	f.Fail("UpdateItem", fault.Fault{Kind: fault.ReplyLost})
-	f.Before("UpdateItem", func() {
-		f.Before("GetItem", func() {
-			_, err := other.Set(t.Context(), tenant().ID, api.LimitsSetRequest{
-				LimitsTarget: api.LimitsTarget{System: true},
-				Limits:       []api.Limit{{Name: "theirs", Capacity: 1, RefillAmount: 1, RefillPeriodSeconds: 1}},
-			})
-			require.NoError(t, err)
+	other := limits.NewStore(f.Direct, f.Table, audit.NewLog(f.Direct, f.Table, f.Now))
+	var interfere func()
+	interfere = func() {
+		_, err := other.Set(t.Context(), tenant().ID, api.Principal{}, api.LimitsSetRequest{
+			LimitsTarget: api.LimitsTarget{System: true},
+			Limits:       []api.Limit{{Name: "theirs", Capacity: 1, RefillAmount: 1, RefillPeriodSeconds: 1}},
 		})
-	})
+		require.NoError(t, err)
+		f.Before("TransactWriteItems", interfere)
+	}
+	f.Before("TransactWriteItems", interfere)
 	f.refuse(api.VerbLimitsSet, setSystem, api.CodeConflict)
 }

@@ -9,6 +9,8 @@
 // # Words
 //
 //   - A verb is the end of a request's subject, such as "admin.limits.set".
+//   - The principal is who asks, as far as the NATS server tells; it stands in
+//     the audit event of a change.
 //   - The broadcast goes over core NATS and may get lost: nodes read their
 //     settings again after a minute in any case.
 //

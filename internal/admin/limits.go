@@ -2,29 +2,30 @@ package admin
 
 import (
 	"context"
-	"errors"
 
-	"github.com/tidegate/tidegate/internal/limits"
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
 func (a *Admin) limitsSet(ctx context.Context, ns Namespace, q api.LimitsSetRequest) (api.LimitsLevel, error) {
-	level, err := a.limits.Set(ctx, ns.ID, q)
+	level, err := a.limits.Set(ctx, ns.ID, ns.By, q)
 	a.changed(ctx, ns, q.LimitsTarget, err)
 	return level, err
 }
 
 func (a *Admin) limitsDelete(ctx context.Context, ns Namespace, q api.LimitsDeleteRequest) (api.LimitsDeleteReply, error) {
-	err := a.limits.Delete(ctx, ns.ID, q.LimitsTarget)
+	err := a.limits.Delete(ctx, ns.ID, ns.By, q)
 	a.changed(ctx, ns, q.LimitsTarget, err)
 	return api.LimitsDeleteReply{Deleted: err == nil}, err
 }
 
-// changed broadcasts a change that was made, or that may have been.
-func (a *Admin) changed(ctx context.Context, ns Namespace, target api.LimitsTarget, err error) {
-	if err == nil || errors.Is(err, limits.ErrOutcomeUnknown) {
-		a.broadcast(ctx, ns, target)
-	}
+func (a *Admin) policySet(ctx context.Context, ns Namespace, q api.PolicySetRequest) (api.PolicyLevel, error) {
+	level, err := a.limits.SetPolicy(ctx, ns.ID, ns.By, q)
+	a.changed(ctx, ns, q.LimitsTarget, err)
+	return level, err
+}
+
+func (a *Admin) policyGet(ctx context.Context, ns Namespace, q api.PolicyGetRequest) (api.PolicyLevel, error) {
+	return a.limits.Policy(ctx, ns.ID, q.LimitsTarget)
 }
 
 func (a *Admin) limitsGet(ctx context.Context, ns Namespace, q api.LimitsGetRequest) (api.LimitsLevel, error) {

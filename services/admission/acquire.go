@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
@@ -13,27 +14,66 @@ func (s *Service) acquire(r *request) {
 		return
 	}
 	key := keys.Bucket{Namespace: r.namespaceID, Entity: req.Entity, Resource: req.Resource}
-	q := r.call(operation{amounts: req.Consume}, func(res result) { s.acquired(r, &req, res) })
-	if !s.committer(key).enqueue(q) {
-		r.refuse(overloaded())
+	s.spend(&acquisition{request: r, req: &req, bucket: s.committer(key)})
+}
+
+// spend hands an acquire to the bucket, or where its entity cascades, to all
+// levels of it. Which it is, the bucket's flight knows if nobody else does.
+func (s *Service) spend(a *acquisition) {
+	if settings := a.bucket.settings.Load(); settings != nil && parentOf(a.bucket.key.Entity, settings) != "" {
+		s.cascade(a)
+		return
+	}
+	q := a.call(operation{amounts: a.req.Consume}, a.acquired)
+	q.prepare = a.prepare
+	if !a.bucket.enqueue(q) {
+		a.refuse(overloaded())
 	}
 }
 
-// acquired answers an acquire.
-func (s *Service) acquired(r *request, req *api.AcquireRequest, res result) {
+// acquisition is one acquire on its way.
+type acquisition struct {
+	*request
+	req    *api.AcquireRequest
+	bucket *committer // of the acquiring entity
+
+	// What is prepared beside a write.
+	lease    string
+	errLease error
+	body     []byte
+	bodyOf   *table.Bucket // the state of the shard that body tells
+}
+
+// acquired answers.
+func (a *acquisition) acquired(res result) {
+	defer a.rescue() // the calls behind it are answered all the same
 	switch {
 	case res.err != nil:
-		s.undecided(r, req, res)
+		a.undecided(res)
+	case res.verdict == verdictMoved:
+		a.service.cascade(a)
 	case res.verdict == verdictDeny:
-		r.respondAs(outcomeDenied, encode(denied(&res, req.Consume)))
+		a.deny(denied(&res, a.req.Consume))
+	case a.errLease != nil:
+		a.refuse(asError(a.errLease))
+	case a.bodyOf == res.item:
+		a.respond(a.body)
 	default:
-		reply, err := s.admitted(r, req, &res)
-		if err != nil {
-			r.refuse(asError(err))
-			return
-		}
-		r.respond(encode(reply))
+		a.respond(a.admitted(res))
 	}
+}
+
+// prepare makes the answer to an acquire that is admitted, as res has it: the
+// lease holds whatever the store brings, the balances only if nobody else writes.
+func (a *acquisition) prepare(res result) {
+	defer a.rescue()
+	if a.lease, a.errLease = a.seal(res); a.errLease == nil {
+		a.body, a.bodyOf = a.admitted(res), res.item
+	}
+}
+
+func (a *acquisition) admitted(res result) []byte {
+	return encode(&api.AcquireReply{Allowed: true, Lease: a.lease, Limits: res.statuses(a.req.Consume)})
 }
 
 // encode makes the body of a reply in one allocation: statuses of ordinary names
@@ -44,44 +84,34 @@ func encode(reply *api.AcquireReply) []byte {
 
 // undecided answers by the unavailable policy where the store is the reason.
 // What is wrong with the request itself never fails open.
-func (s *Service) undecided(r *request, req *api.AcquireRequest, res result) {
+func (a *acquisition) undecided(res result) {
 	refusal := asError(res.err)
 	if refusal.Code != api.CodeUnavailable {
-		r.refuse(refusal)
+		a.refuse(refusal)
 		return
 	}
-	policy := req.OnUnavailable
+	policy := a.req.OnUnavailable
 	if policy == "" && res.settings != nil {
 		policy = res.settings.OnUnavailable
 	}
 	if policy != api.PolicyAllow {
-		r.refuse(refusal)
+		a.refuse(refusal)
 		return
 	}
-	r.respondAs(outcomeDegraded, encode(&api.AcquireReply{Allowed: true, Degraded: true, Limits: []api.LimitStatus{}}))
+	a.respondAs(outcomeDegraded, encode(&api.AcquireReply{Allowed: true, Degraded: true, Limits: []api.LimitStatus{}}))
 }
 
-// admitted is the reply to an acquire whose write is applied.
-func (s *Service) admitted(r *request, req *api.AcquireRequest, res *result) (*api.AcquireReply, error) {
-	reply := &api.AcquireReply{Allowed: true, Limits: res.statuses(req.Consume)}
-	level := leaseLevel{
-		Entity:   res.item.Key.Entity,
-		Resource: res.item.Key.Resource,
-		Shard:    res.item.Key.Shard,
-		Count:    res.item.Level,
-		Held:     make([]heldTokens, len(reply.Limits)),
-	}
-	for i, status := range reply.Limits {
-		level.Held[i] = heldTokens{Limit: status.Name, Tokens: status.Requested}
-	}
-	token, err := s.keyring.signing().seal(&lease{
-		ID: s.nonce(), Namespace: r.namespaceID, At: res.now, Levels: []leaseLevel{level},
+// seal makes the lease's token.
+func (a *acquisition) seal(res result) (string, error) {
+	return a.service.keyring.signing().seal(&lease{
+		ID: a.service.nonce(), Namespace: a.namespaceID, At: res.now, Levels: res.leaseLevels(a.req.Consume),
 	})
-	if err != nil {
-		return nil, err
-	}
-	reply.Lease = token
-	return reply, nil
+}
+
+// deny answers that the limits do not hold it.
+func (a *acquisition) deny(reply *api.AcquireReply) {
+	a.service.metrics.denied(a.req.Entity, reply)
+	a.respondAs(outcomeDenied, encode(reply))
 }
 
 // denied is the reply to an acquire that the bucket is short of.

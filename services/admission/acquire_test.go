@@ -225,3 +225,16 @@ func TestAnAddedLimitIsFoundWithoutNews(t *testing.T) {
 		return m.Header.Get(api.HeaderErrorCode) == ""
 	}, 10*time.Second, 50*time.Millisecond)
 }
+
+// The status of an entity shows what still has limits.
+func TestStatusLeavesOutBucketsWithoutLimits(t *testing.T) {
+	w := tpmWorld(t)
+	w.setLimits(t, api.LimitsTarget{Resource: "gpt-5"}, perDay("rpm", 10))
+	w.node(t, Tuning{})
+	nc := w.connect(t)
+	acquire(t, nc, tokens500)
+	acquire(t, nc, strings.Replace(one, "gpt-4", "gpt-5", 1))
+	require.NoError(t, w.limits.Delete(t.Context(), w.ns, api.Principal{}, api.LimitsDeleteRequest{LimitsTarget: api.LimitsTarget{Resource: "gpt-5"}}))
+	reply := ask[api.StatusReply](t, nc, api.VerbStatus, `{"entity":"api-key-123"}`)
+	require.Len(t, reply.Limits, 2)
+}

@@ -1,11 +1,15 @@
 package admission
 
 import (
+	"context"
 	"errors"
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/requestlog"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/bucket"
 )
@@ -25,19 +29,53 @@ var (
 // once, by the flight that decides it or by the alarm when its time is up.
 type call struct {
 	operation
-	deadline time.Duration // monotonic: later than this, nothing is spent for it
-	answerBy time.Duration // monotonic: by then the answer leaves, decided or not
-	repeated bool          // owned by the flight: a debit of unknown outcome is written once more
+	asker
+	repeated bool // owned by the flight: a debit of unknown outcome is written once more
 
 	answered atomic.Bool
 	finish   func(result)
+	// prepare is called beside each write that the call is part of, with what its
+	// result will be if nobody else writes: finish need not do again what is done
+	// for the same item. Nil where there is nothing to do.
+	prepare func(result)
 }
 
-// answer gives the call its result, if nobody has before.
-func (q *call) answer(r result) {
-	if q.answered.CompareAndSwap(false, true) {
+// asker is who waits for a call, and until when. The moments are monotonic.
+type asker struct {
+	id       string        // of the request; empty for what the node does of itself
+	span     trace.Span    // of the request; nil where it is not traced
+	received time.Duration // what is asked of the store from then on knows of the call's lease
+	deadline time.Duration // later than this, nothing is spent for it
+	answerBy time.Duration // by then the answer leaves, decided or not
+}
+
+// about is a context for log lines on calls: they name the requests.
+func about(ctx context.Context, calls ...*call) context.Context {
+	ids := make([]string, 0, len(calls))
+	for _, q := range calls {
+		if q.id != "" {
+			ids = append(ids, q.id)
+		}
+	}
+	return requestlog.With(ctx, ids...)
+}
+
+// answer gives the call its result. It reports false where somebody has before.
+func (q *call) answer(r result) bool {
+	first := q.answered.CompareAndSwap(false, true)
+	if first {
 		q.finish(r)
 	}
+	return first
+}
+
+// cause is why the call cannot be decided. One that was part of a write of
+// unknown outcome may be applied, whatever keeps its repetition from being done.
+func (q *call) cause(err error) error {
+	if q.repeated {
+		return errUnknown
+	}
+	return err
 }
 
 // result is how a call ended.
@@ -49,29 +87,37 @@ type result struct {
 	settings *limits.Resolved
 	// item is the shard after the write, or the state that denies.
 	item *table.Bucket
-	now  bucket.Instant
+	// others are the other shards of the bucket, as far as they are known.
+	others []*table.Bucket
+	// gathered is what was taken from each of several shards, the item among them.
+	gathered []table.Commit
+	now      bucket.Instant
 	// later is what operations behind this one spent in the same write, by
 	// limit of item: they came after it, so its answer does not show them.
 	later []int64
 }
 
-// pool is limit i over the shards of the bucket.
+// pool is limit i over the shards of the bucket, after the call's own spend.
 func (r *result) pool(i int) bucket.Pool {
 	l := &r.item.Limits[i]
-	return bucket.Pool{Limit: l.Limit, Shards: []bucket.ShardDrawn{{Shard: r.item.Shard(), Drawn: l.Drawn}}}
+	drawn := l.Drawn
+	if r.later != nil {
+		drawn -= r.later[i]
+	}
+	p := bucket.Pool{Limit: l.Limit, Shards: append(make([]bucket.ShardDrawn, 0, 1+len(r.others)), bucket.ShardDrawn{Shard: r.item.Shard(), Drawn: drawn})}
+	for _, b := range r.others {
+		if l := b.Find(l.Name); l != nil {
+			p.Shards = append(p.Shards, bucket.ShardDrawn{Shard: b.Shard(), Drawn: l.Drawn})
+		}
+	}
+	return p
 }
 
 // available is the balance of limit i after the call's own spend, in millitokens.
-func (r *result) available(i int) int64 {
-	balance := r.pool(i).Available(r.now)
-	if r.later != nil {
-		balance = min(balance+r.later[i], r.item.Limits[i].Capacity)
-	}
-	return balance
-}
+func (r *result) available(i int) int64 { return r.pool(i).Available(r.now) }
 
 // governed reports whether limit i is one of the settings; one that was removed
 // stays on the item until it would be full, and is not shown.
 func (r *result) governed(i int) bool {
-	return r.settings == nil || governs(r.settings, r.item.Limits[i].Name)
+	return r.settings == nil || r.settings.Governs(r.item.Limits[i].Name)
 }

@@ -2,14 +2,15 @@ package admission
 
 import (
 	"context"
-	"errors"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/bucket"
@@ -37,37 +38,89 @@ type committer struct {
 	// settings govern the bucket; nil until first resolved. They are kept when
 	// they are out of date, because their unavailable policy outlives an outage.
 	settings atomic.Pointer[limits.Resolved]
-	// outdated says that a change of configuration may concern settings.
+	// outdated says that settings are to be resolved again; isOutdated, whether
+	// that is so.
 	outdated atomic.Bool
+	// heard is how many changes of configuration were looked at.
+	heard atomic.Uint64
+	// given are the limits of a bucket whose requests bring their own.
+	given atomic.Pointer[[]bucket.Limit]
+	// seen is the shard as the flight saw it last, or as others have since, for those
+	// who look before they hand over; nil while nothing is known.
+	seen atomic.Pointer[sighting]
+
+	// Of shard 0, for a bucket that has others too.
+	whole      atomic.Pointer[wholeSight] // all shards as last read; nil while nothing is known
+	lastShard  atomic.Int32               // that this node spent from
+	shardsThen atomic.Int32               // how many there were to choose from
+	heat       atomic.Pointer[heat]       // which shards were throttled; nil while none was
+	completing atomic.Bool                // missing shards are being split off
+	relieving  atomic.Bool                // the shards are being doubled, or it is looked whether to
+	relieved   atomic.Pointer[relief]     // how many were wanted last; nil while nothing was throttled
+	spreading  atomic.Int64               // calls that were handed over, and are not decided yet
 
 	mu      sync.Mutex
+	reading *wholeRead    // guarded by mu: of all shards; nil while there is none
 	queue   []*call       // guarded by mu: not yet part of a flight
 	flight  []*call       // guarded by mu: taken by the running flight
 	flying  bool          // guarded by mu
 	alarm   *time.Timer   // guarded by mu: answers calls whose time is up while the store hangs
 	alarmAt time.Duration // guarded by mu: monotonic time the alarm is set to
+	load    load          // guarded by mu: what the shard is asked for, for those who watch over shards
+	costs   *costSamples  // guarded by mu: of the bucket, with shard 0; nil while little is asked of it
 
 	// owned by the flight
-	known      *table.Bucket // the item as last seen; nil when unknown or absent
-	absent     bool          // last seen, there was no item
-	seenAt     time.Duration // monotonic time at which what brought known was asked
-	learnedAt  time.Duration // monotonic time at which it was answered
-	resolvedAt time.Duration // monotonic time at which the resolution of settings began
-	refusal    *api.Error    // what the last resolution said, when there are no limits
-	unitCost   int64         // write units of one write of the item; 0 while unknown
-	owedUnits  int64         // write units of refused writes, for the next write to count
-	throttles  int           // in a row
+	known      *table.Bucket   // the item as last seen; nil when unknown or absent
+	absent     bool            // last seen, there was no item
+	seenAt     time.Duration   // monotonic time at which what brought known was asked
+	learnedAt  time.Duration   // monotonic time at which it was answered
+	resolvedAt time.Duration   // monotonic time at which the resolution of settings began
+	refusal    *api.Error      // what the last resolution said, when there are no limits
+	unitCost   int64           // write units of one write of the item; 0 while unknown
+	owedUnits  int64           // write units of refused writes, for the next write to count
+	throttles  int             // in a row
+	pace       pace            // of the shard, where the bucket has several
+	delivered  *sync.WaitGroup // the answers of the last write that are made apart; may be nil
 }
 
 // writeUnits is what the next write counts: itself and the refused ones before it.
 func (c *committer) writeUnits() int64 { return max(1, c.unitCost) + c.owedUnits }
 
+// sighting is a bucket shard as it was seen.
+type sighting struct {
+	item   *table.Bucket // nil: there was none
+	unread bool          // there are no limits, so nobody asked for the item
+	at     time.Duration // monotonic time at which it was asked for
+}
+
+// forget is for when nothing is known of the shard any more.
+func (c *committer) forget() {
+	c.known, c.absent = nil, false
+	c.seen.Store(nil)
+}
+
 // enqueue hands a call over and never blocks. It reports false when this
-// bucket has its share of the node's queue already.
+// bucket has its share of the node's queue already; what takes an acquire back
+// is let in all the same.
 func (c *committer) enqueue(q *call) bool {
+	divided, share := c.sharded(), c.node.tuning.Queue/bucketShare
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.queue)+len(c.flight) >= c.node.tuning.Queue/bucketShare {
+	if !q.settle && !q.part {
+		if !q.look {
+			c.noteRequest(q.amounts)
+		}
+		if divided {
+			if int(c.spreading.Load()) >= share {
+				c.node.metrics.shed[scopeBucket].Inc()
+				return false
+			}
+			c.node.spread(c, q)
+			return true
+		}
+	}
+	if len(c.queue)+len(c.flight) >= share && !q.undo {
+		c.node.metrics.shed[scopeBucket].Inc()
 		return false
 	}
 	c.queue = append(c.queue, q)
@@ -95,8 +148,12 @@ func (c *committer) fly() {
 func (c *committer) take() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.flight = append(c.flight, c.queue...)
-	c.queue = c.queue[:0]
+	n := len(c.queue)
+	if most := c.node.tuning.Batch; most > 0 {
+		n = min(n, max(0, most-len(c.flight)))
+	}
+	c.flight = append(c.flight, c.queue[:n]...)
+	c.queue = slices.Delete(c.queue, 0, n)
 	if len(c.flight) == 0 {
 		c.flying, c.flight, c.queue = false, nil, nil
 		c.disarm()
@@ -113,13 +170,13 @@ func (c *committer) land() {
 	if cause == nil {
 		return
 	}
-	c.node.logPanic(cause)
 	c.mu.Lock()
 	left := append(c.flight, c.queue...)
 	c.flying, c.flight, c.queue = false, nil, nil
 	c.disarm()
 	c.mu.Unlock()
-	c.known, c.absent = nil, false
+	c.node.logPanic(about(c.node.abort, left...), cause)
+	c.forget()
 	for _, q := range left {
 		q.answer(result{err: errInternal})
 	}
@@ -198,7 +255,7 @@ func (c *committer) waiting() []*call {
 		switch {
 		case q.answered.Load():
 		case q.deadline <= now:
-			q.answer(result{err: errLate})
+			q.answer(result{err: q.cause(errLate)})
 		default:
 			calls = append(calls, q)
 		}
@@ -221,6 +278,15 @@ func (c *committer) step(ctx context.Context) {
 	if len(calls) == 0 {
 		return
 	}
+	c.adopt()
+	if c.key.Shard > 0 && c.known == nil {
+		c.find(ctx, calls)
+		return
+	}
+	if c.mustLook(calls) {
+		c.read(ctx, calls)
+		return
+	}
 	acquires := needSettings(calls)
 	if acquires || c.absent {
 		if !c.resolve(ctx, calls) {
@@ -229,26 +295,75 @@ func (c *committer) step(ctx context.Context) {
 		if c.mustResolveAgain(calls) {
 			return
 		}
-		if calls = c.refuseUnknownLimits(calls); len(calls) == 0 {
+		if calls = c.sift(calls); len(calls) == 0 {
 			return
 		}
 	}
 	now, err := c.node.clock.Now()
-	switch {
-	case errors.Is(err, errClockSkewed):
-		c.fail(calls, err)
-		return
-	case err != nil || (c.known == nil && !c.absent && !acquires):
-		c.read(ctx, calls)
+	if err != nil {
+		c.checkClock(ctx, calls)
 		return
 	}
-	if c.known != nil && acquires {
-		if sync := newSync(now, c.known, c.settings.Load()); sync != nil {
+	if c.known != nil && spends(calls) {
+		if sync := shards.PlanSync(now, c.known, c.settings.Load()); sync != nil {
 			c.sync(ctx, calls, now, sync)
 			return
 		}
 	}
 	c.commit(ctx, calls, now)
+}
+
+// find reads a shard other than 0, which no spend creates. Where it is gone, what
+// settles a lease of it goes on to its parent, which has taken it over, and who
+// would spend learns that it has to look for another shard.
+func (c *committer) find(ctx context.Context, calls []*call) {
+	late := slices.ContainsFunc(calls, func(q *call) bool { return q.received > c.seenAt })
+	if !c.absent || late {
+		c.read(ctx, calls)
+		return
+	}
+	parent := c.shard((bucket.Shard{Index: c.key.Shard}).Parent())
+	c.keep(nil)
+	for _, q := range calls {
+		switch {
+		case !q.settle:
+			q.answer(result{verdict: verdictMoved})
+		case !parent.enqueue(q):
+			q.answer(result{err: errQueueFull})
+		}
+	}
+}
+
+// checkClock asks the store, whose answer may say what the time is, and fails
+// the calls if it does not: a wrong Date must not keep the node from ever asking
+// for a right one, and a store without any not make it ask without end.
+func (c *committer) checkClock(ctx context.Context, calls []*call) {
+	c.read(ctx, calls)
+	if _, err := c.node.clock.Now(); err != nil && c.throttles == 0 {
+		c.fail(calls, err)
+	}
+}
+
+// mustLook reports whether a settlement concerns what the item, as last seen,
+// does not have, and that was before the settlement arrived: the bucket or the
+// limit may have come since, and a lease of it may be what is settled.
+func (c *committer) mustLook(calls []*call) bool {
+	for _, q := range calls {
+		if q.settle && (c.lacks(q.amounts) || q.undo && c.known == nil) && (c.seenAt < q.received || c.known == nil && !c.absent) {
+			return true
+		}
+	}
+	return false
+}
+
+// lacks reports whether there is a limit that the item is not known to have.
+func (c *committer) lacks(amounts api.Amounts) bool {
+	for _, a := range amounts {
+		if c.known == nil || c.known.Find(a.Name) == nil {
+			return true
+		}
+	}
+	return false
 }
 
 func needSettings(calls []*call) bool {
@@ -260,12 +375,24 @@ func needSettings(calls []*call) bool {
 	return false
 }
 
+// spends reports whether an acquire is among the calls.
+func spends(calls []*call) bool {
+	for _, q := range calls {
+		if !q.settle && (!q.look || q.sync) {
+			return true
+		}
+	}
+	return false
+}
+
 // view is what the flight knows, for a plan. A bucket never seen is taken for
 // absent: the create form needs no state, and is refused with the truth.
-func (c *committer) view(now bucket.Instant, acquires bool) view {
+func (c *committer) view(now bucket.Instant, calls []*call) view {
+	acquires := needSettings(calls)
+	newer := slices.ContainsFunc(calls, func(q *call) bool { return q.since > c.seenAt })
 	v := view{
 		now: now, item: c.known,
-		fresh: c.node.clock.Mono()-c.seenAt <= maxDenialAge,
+		fresh: c.node.clock.Mono()-c.seenAt <= maxDenialAge && !newer,
 		grace: (planGrace/2 + rand.N(planGrace/2)).Milliseconds(),
 	}
 	if acquires || c.known == nil {

@@ -6,6 +6,13 @@
 //	           decode,     queue while a write is            pure       conditional
 //	           shed        in flight
 //
+// An acquire of an entity that cascades goes to the committer of each level:
+//
+//	                    ┌──▶ committer of the child ───▶ …  ┐
+//	handle ──▶ cascade ─┼──▶ committer of its parent ──▶ …  ├──▶ all spent: admitted
+//	           nextMove ├──▶ committer of the parent's ▶ …  ┘    one refuses: the others take back
+//	           pure     └◀── what each has seen last
+//
 // # Words
 //
 //   - A request is one message; it is answered exactly once.
@@ -17,8 +24,23 @@
 //     writes, step by step, until nothing waits.
 //   - A plan is one write and a verdict for each call. It never admits without
 //     the write; it denies without one where a state at most 1 s old is short.
+//   - A level is one of the buckets that a cascade spends from, the child's first.
+//     Its standing is what is known of it, or what it answered.
+//   - To take back is to undo a level's spend, as if it had never been. To look is
+//     to ask a committer for a state at most 1 s old.
+//   - A bucket is spread over several shards when one partition cannot carry its
+//     writes. Each shard has a committer of its own; shard 0's stands for the bucket
+//     and hands over what concerns all of them. To gather is to spend from several
+//     of them in one transaction.
+//   - A hot shard is one that was throttled a moment ago: others are asked first.
+//     What a node is asked for and the table does not show is its load, which it
+//     reports once a second.
+//   - Brought limits are those of a request; their bucket is an override bucket.
 //   - The settings of a bucket are its resolved limits; a sync brings an item to
 //     new ones.
+//   - News is what a node has heard of changed configuration, from the node that
+//     served the change and from the change feed. Whoever uses a bucket asks it
+//     whether the settings are still good.
 //
 // # Example
 //

@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/tidegate/tidegate/internal/storeclock"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
@@ -57,10 +58,10 @@ type store struct {
 	table   string
 	timeout time.Duration // of one call
 	metrics *metrics
-	clock   *storeClock
+	clock   *storeclock.Clock
 }
 
-func newStore(cfg aws.Config, tableName string, timeout time.Duration, clock *storeClock, m *metrics) *store {
+func newStore(cfg aws.Config, tableName string, timeout time.Duration, clock *storeclock.Clock, m *metrics) *store {
 	client := dynamodb.NewFromConfig(cfg, func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} })
 	return &store{client: client, table: tableName, timeout: timeout, clock: clock, metrics: m}
 }

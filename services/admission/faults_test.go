@@ -2,6 +2,7 @@ package admission
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,7 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
+	"github.com/tidegate/tidegate/internal/storeclock"
 	"github.com/tidegate/tidegate/pkg/api"
+	"github.com/tidegate/tidegate/pkg/keys"
 )
 
 func natsMsg(verb api.Verb, body string) *nats.Msg {
@@ -87,9 +90,9 @@ func TestASpendThroughEveryFault(t *testing.T) {
 					require.Equal(t, api.CodeUnavailable, api.DecodeError(m.Data).Code)
 				}
 				n.faults.Wait()
-				var spent int64
-				if item := w.item(t, "api-key-123", "gpt-4"); item != nil {
-					spent = item.Find("rpm").Consumed/1000 - already
+				spent := -already
+				for _, shard := range w.tree(t, "api-key-123") { // a throttle doubles them
+					spent += shard.Find("rpm").Consumed / 1000
 				}
 				require.Equal(t, c.spent, spent)
 
@@ -171,7 +174,7 @@ func refusedWithin(t *testing.T, nc *nats.Conn, body string, patience time.Durat
 // The stored policy is remembered through an outage.
 func TestStoredPolicySurvivesTheOutage(t *testing.T) {
 	w := newWorld(t)
-	_, err := w.limits.Set(t.Context(), w.ns, api.LimitsSetRequest{
+	_, err := w.limits.Set(t.Context(), w.ns, api.Principal{}, api.LimitsSetRequest{
 		LimitsTarget: api.LimitsTarget{Resource: "gpt-4"}, Limits: []api.Limit{perDay("rpm", 10)}, OnUnavailable: api.PolicyAllow,
 	})
 	require.NoError(t, err)
@@ -187,14 +190,66 @@ func TestStoredPolicySurvivesTheOutage(t *testing.T) {
 	require.True(t, ask[api.ReleaseReply](t, nc, api.VerbRelease, `{"lease":""}`).Released)
 }
 
-// While the store hangs, one bucket's requests do not fill the node's queue.
+// The stored policy decides at whichever step of an acquire the outage comes,
+// and the policy of a request before it.
+func TestStoredPolicyInTheMiddleOfAnAcquire(t *testing.T) {
+	for _, target := range []api.LimitsTarget{{System: true}, {Resource: "gpt-4"}, {Entity: "api-key-123"}, {Entity: "api-key-123", Resource: "gpt-4"}} {
+		for operation, f := range map[string]fault.Fault{
+			"UpdateItem":   {Kind: fault.ReplyLost},   // the outcome is unknown, and cannot be asked
+			"PutItem":      {Kind: fault.Unreachable}, // of a bucket that is not there yet
+			"BatchGetItem": fault.InternalError(),     // when the settings are read again
+			"GetItem":      {Kind: fault.ReplyHangs},  // asked for the outcome
+		} {
+			t.Run(fmt.Sprintf("%+v/%s", target, operation), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t)
+				w.setLimits(t, api.LimitsTarget{System: true}, perDay("rpm", 10))
+				_, err := w.limits.SetPolicy(t.Context(), w.ns, api.Principal{User: "ops"}, api.PolicySetRequest{LimitsTarget: target, OnUnavailable: api.PolicyAllow})
+				require.NoError(t, err)
+				n := w.node(t, Tuning{StoreTimeout: 150 * time.Millisecond})
+				nc := w.connect(t)
+				require.True(t, acquire(t, nc, one).Allowed)
+				switch operation {
+				case "PutItem":
+					w.remove(t, "api-key-123", "gpt-4")
+				case "BatchGetItem":
+					n.committer(w.item(t, "api-key-123", "gpt-4").Key).outdated.Store(true)
+				}
+				always(n, f, operation, "GetItem")
+				if operation == "GetItem" {
+					always(n, f, operation, "UpdateItem")
+				}
+				reply := acquire(t, nc, one)
+				require.True(t, reply.Allowed)
+				require.True(t, reply.Degraded)
+				blocked := refused(t, nc, api.VerbAcquire, strings.Replace(one, `}}`, `},"on_unavailable":"block"}`, 1), time.Second)
+				require.Equal(t, api.CodeUnavailable, blocked.Code)
+				unknown := refused(t, nc, api.VerbAcquire, strings.Replace(one, "{\"rpm\":1}", "{\"rpm\":-1}", 1), time.Second)
+				require.Equal(t, api.CodeInvalidAmount, unknown.Code, "what is wrong with a request never fails open")
+			})
+		}
+	}
+}
+
+// While the store hangs, one bucket's requests do not fill the node's queue, however
+// many shards it has.
 func TestOneBucketHoldsAQuarterOfTheQueue(t *testing.T) {
+	for _, count := range []int{1, 4} {
+		t.Run(fmt.Sprint(count), func(t *testing.T) { oneBucketHoldsAQuarterOfTheQueue(t, count) })
+	}
+}
+
+func oneBucketHoldsAQuarterOfTheQueue(t *testing.T, shards int) {
+	t.Helper()
 	w := newWorld(t)
 	rpmPerDay(t, w, 1000)
 	n := w.node(t, Tuning{Queue: 40})
 	nc := w.connect(t)
 	acquire(t, nc, one)
+	w.divide(t, "api-key-123", shards)
+	acquire(t, nc, one) // which learns of them
 	acquire(t, nc, strings.Replace(one, "api-key-123", "other", 1))
+	n.committer(w.bucketKey("api-key-123")).whole.Store(nil) // its shards were seen long ago
 	release := make(chan struct{})
 	n.faults.Match(func(_ string, body []byte) fault.Fault {
 		if strings.Contains(string(body), "api-key-123") {
@@ -270,4 +325,103 @@ func TestRollingRestartLosesNoReply(t *testing.T) {
 	close(stop)
 	wg.Wait()
 	require.Equal(t, admitted.Load(), w.item(t, "api-key-123", "gpt-4").Acquires)
+}
+
+// A store that says no date is asked once per flight, not without end.
+func TestAStoreWithoutDates(t *testing.T) {
+	w := newWorld(t)
+	var set atomic.Int64 // by how much the machine's clock was set forward
+	w.clock = func() storeclock.Source {
+		source := systemClock()
+		return func() storeclock.Reading {
+			r := source()
+			r.Wall = r.Wall.Add(time.Duration(set.Load()))
+			return r
+		}
+	}
+	rpmPerDay(t, w, 10)
+	n, dates := w.datedNode(t)
+	nc := w.connect(t)
+	acquire(t, nc, one)
+	dates.edit(func(h http.Header) { h.Del("Date") })
+	set.Store(int64(time.Second))
+	before := n.faults.Total().Calls
+	e := refused(t, nc, api.VerbAcquire, one, time.Second)
+	require.Equal(t, api.CodeUnavailable, e.Code)
+	require.Equal(t, storeclock.ErrUnchecked.Error(), e.Message)
+	require.EqualValues(t, 1, n.faults.Total().Calls-before)
+	dates.edit(nil)
+	require.True(t, acquire(t, nc, one).Allowed)
+}
+
+// One wrong Date stops the node until the next right one, and it asks for that.
+func TestAWrongDatePasses(t *testing.T) {
+	w := newWorld(t)
+	rpmPerDay(t, w, 10)
+	_, dates := w.datedNode(t)
+	nc := w.connect(t)
+	acquire(t, nc, one)
+	dates.edit(func(h http.Header) { h.Set("Date", "Mon, 02 Jan 2034 15:04:05 GMT") })
+	require.True(t, acquire(t, nc, one).Allowed, "it was planned by the time as known before")
+	require.Equal(t, storeclock.ErrSkewed.Error(), refused(t, nc, api.VerbAcquire, one, time.Second).Message)
+	dates.edit(nil)
+	require.True(t, acquire(t, nc, one).Allowed)
+}
+
+// A sync that keeps failing is tried again at a pace.
+func TestAFailingSyncIsPaced(t *testing.T) {
+	w := newWorld(t)
+	rpmPerDay(t, w, 10)
+	n := w.node(t, Tuning{})
+	nc := w.connect(t)
+	acquire(t, nc, one)
+	rpmPerDay(t, w, 20)
+	n.committer(keys.Bucket{Namespace: w.ns, Entity: "api-key-123", Resource: "gpt-4"}).outdated.Store(true)
+	always(n, fault.InternalError(), "UpdateItem")
+	before := n.faults.Total().Calls
+	require.Equal(t, api.CodeUnavailable, refused(t, nc, api.VerbAcquire, one, 500*time.Millisecond).Code)
+	require.Less(t, n.faults.Total().Calls-before, int64(40))
+	n.faults.Match(nil)
+	require.EqualValues(t, 20, acquire(t, nc, one).Limits[0].Capacity)
+}
+
+// dated is a store whose replies' headers a test edits.
+type dated struct {
+	next http.RoundTripper
+	by   atomic.Pointer[func(http.Header)]
+}
+
+// datedNode is a node that reaches the store through a dated.
+func (w *world) datedNode(t *testing.T) (*node, *dated) {
+	t.Helper()
+	behind := *w
+	d := &dated{next: w.next}
+	behind.next = d
+	return behind.node(t, Tuning{}), d
+}
+
+func (d *dated) edit(by func(http.Header)) {
+	if by == nil {
+		by = func(http.Header) {}
+	}
+	d.by.Store(&by)
+}
+
+// RoundTrip implements http.RoundTripper.
+func (d *dated) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := d.next.RoundTrip(req)
+	if by := d.by.Load(); by != nil && err == nil {
+		(*by)(resp.Header)
+	}
+	return resp, err
+}
+
+// A node that stops while NATS is away ends in order: nobody can be told, and
+// nothing more comes.
+func TestANodeStopsWithoutNATS(t *testing.T) {
+	w := newWorld(t)
+	n := w.node(t, Tuning{DrainTimeout: time.Hour})
+	w.nats.Shutdown()
+	w.nats.WaitForShutdown()
+	require.NoError(t, n.stop())
 }

@@ -21,18 +21,13 @@ const (
 
 	minBackoff = 5 * time.Millisecond
 	maxBackoff = 200 * time.Millisecond
-
-	// deliverApart is from how many answers on they are made beside the next
-	// write instead of before it.
-	deliverApart = 8
-	// deliverParts is in how many parts at most.
-	deliverParts = 4
 )
 
 // resolve sees to it that the settings are current. It reports false when the
 // calls were answered instead.
 func (c *committer) resolve(ctx context.Context, calls []*call) bool {
 	settings, now := c.settings.Load(), c.node.clock.Mono()
+	c.isOutdated()
 	outdated := c.outdated.Swap(false)
 	differs := c.known != nil && settings != nil &&
 		c.known.Fingerprint != settings.Fingerprint && c.resolvedAt < c.learnedAt
@@ -46,7 +41,9 @@ func (c *committer) resolve(ctx context.Context, calls []*call) bool {
 	c.resolvedAt = now
 	call, cancel := context.WithTimeout(ctx, c.node.tuning.StoreTimeout)
 	defer cancel()
-	resolved, err := c.node.limits.Resolve(call, c.key.Namespace, c.key.Entity, c.key.Resource)
+	call, end := c.trace(call, spanResolve, calls)
+	resolved, err := c.lookUp(call)
+	end(err)
 	var refusal *api.Error
 	switch {
 	case err == nil:
@@ -54,27 +51,36 @@ func (c *committer) resolve(ctx context.Context, calls []*call) bool {
 		c.refusal = nil
 		return true
 	case errors.As(err, &refusal):
+		// Without limits of its own, the bucket may still pass on to a parent.
+		c.settings.Store(c.node.share(&resolved))
+		c.seen.Store(&sighting{unread: true, at: now})
 		c.refusal = refusal
 		c.refuse(calls, refusal)
 	default:
 		c.outdated.Store(true)
-		c.node.logStore(ctx, "resolve limits", c.key, err)
+		c.node.logStore(about(ctx, calls...), "resolve limits", c.key, err)
 		c.fail(calls, errSettingsGet)
 	}
 	return false
 }
 
-// refuse answers acquires of a bucket without limits; settlements have nothing
-// left to settle.
+// refuse answers acquires of a bucket without limits. Settlements go on, to the
+// limits that the item still has; without an item they have nothing to settle.
 func (c *committer) refuse(calls []*call, refusal *api.Error) {
+	settings, settlements := c.settings.Load(), calls[:0:0]
 	for _, q := range calls {
-		if q.settle {
+		switch {
+		case q.settle && c.absent:
 			q.answer(result{verdict: verdictDrop})
-		} else {
-			q.answer(result{err: refusal})
+		case q.settle:
+			settlements = append(settlements, q)
+		case !c.suits(q, settings):
+			q.answer(result{verdict: verdictMoved, settings: settings})
+		default:
+			q.answer(result{err: refusal, settings: settings})
 		}
 	}
-	c.keep(nil)
+	c.keep(settlements)
 }
 
 // mustResolveAgain marks settings as outdated that lack a limit a call names,
@@ -93,11 +99,25 @@ func (c *committer) mustResolveAgain(calls []*call) bool {
 	return false
 }
 
-// refuseUnknownLimits answers acquires that name a limit the bucket does not have.
-func (c *committer) refuseUnknownLimits(calls []*call) []*call {
+// sift answers acquires that were made for other settings, or name a limit the
+// bucket does not have. What is no matter of this shard alone, because the bucket
+// turns out to have others, it hands over.
+func (c *committer) sift(calls []*call) []*call {
 	settings := c.settings.Load()
-	good := calls[:0]
+	good := make([]*call, 0, len(calls)) // the alarm reads calls
 	for _, q := range calls {
+		if !q.settle && !q.part && c.known != nil && c.known.Level > 1 {
+			c.node.spread(c, q)
+			continue
+		}
+		if !c.suits(q, settings) {
+			q.answer(result{verdict: verdictMoved, settings: settings})
+			continue
+		}
+		if q.look {
+			good = append(good, q)
+			continue
+		}
 		if unknown := unknownLimit(settings, q.operation); unknown != "" {
 			q.answer(result{err: unknownLimitError(settings, c.key, unknown)})
 			continue
@@ -111,7 +131,7 @@ func (c *committer) refuseUnknownLimits(calls []*call) []*call {
 // fail answers the calls by the unavailable policy.
 func (c *committer) fail(calls []*call, err error) {
 	for _, q := range calls {
-		q.answer(result{err: err, settings: c.settings.Load()})
+		q.answer(result{err: q.cause(err), settings: c.settings.Load()})
 	}
 	c.keep(nil)
 }
@@ -121,20 +141,40 @@ func (c *committer) fail(calls []*call, err error) {
 func (c *committer) learn(item *table.Bucket, asked time.Duration) {
 	c.known, c.absent = item, item == nil
 	c.seenAt, c.learnedAt = asked, c.node.clock.Mono()
+	c.seen.Store(&sighting{item: item, at: asked})
 	c.throttles = 0
+}
+
+// adopt takes over what others have seen of the shard since the flight did.
+func (c *committer) adopt() {
+	if seen := c.seen.Load(); seen != nil && !seen.unread && seen.at > c.seenAt {
+		c.known, c.absent = seen.item, seen.item == nil
+		c.seenAt, c.learnedAt = seen.at, c.node.clock.Mono()
+	}
+}
+
+// offer is for who has seen the shard otherwise than by its flight.
+func (c *committer) offer(item *table.Bucket, asked time.Duration) {
+	before := c.seen.Load()
+	if before != nil && (before.unread || before.at >= asked) {
+		return
+	}
+	c.seen.CompareAndSwap(before, &sighting{item: item, at: asked})
 }
 
 // read brings the truth without spending: one consistent read.
 func (c *committer) read(ctx context.Context, calls []*call) {
 	asked := c.node.clock.Mono()
-	item, err := c.node.store.read(ctx, c.key)
+	within, end := c.trace(ctx, spanRead, calls)
+	item, err := c.node.store.read(within, c.key)
+	end(err)
 	switch {
 	case err == nil:
 		c.learn(item, asked)
 	case isThrottle(err):
 		c.backOff(ctx)
 	default:
-		c.node.logStore(ctx, "read bucket", c.key, err)
+		c.node.logStore(about(ctx, calls...), "read bucket", c.key, err)
 		c.fail(calls, errStoreDown)
 	}
 }
@@ -142,29 +182,38 @@ func (c *committer) read(ctx context.Context, calls []*call) {
 // sync brings the item to the settings; whatever comes of it, the flight plans again.
 func (c *committer) sync(ctx context.Context, calls []*call, now bucket.Instant, s *table.Sync) {
 	s.Nonce, s.WriteUnits = c.node.nonce(), c.writeUnits()
-	w := written{asked: c.node.clock.Mono(), now: now, left: calls}
-	w.answer = c.node.store.update(ctx, writeSync, c.key, s.Input(c.node.table), s.Nonce)
+	w := written{form: writeSync, asked: c.node.clock.Mono(), now: now, left: calls}
+	within, end := c.trace(ctx, spanSync, calls)
+	w.answer = c.node.store.update(within, writeSync, c.key, s.Input(c.node.table), s.Nonce)
+	end(w.failure())
 	c.took(ctx, w)
 }
 
 // commit plans what waits and writes it. What the known state denies is
 // answered without a write.
 func (c *committer) commit(ctx context.Context, calls []*call, now bucket.Instant) {
-	v := c.view(now, needSettings(calls))
+	v := c.view(now, calls)
 	operations := make([]operation, len(calls))
 	for i, q := range calls {
 		operations[i] = q.operation
 	}
 	p := newPlan(v, operations)
-	w := written{now: now, left: calls[:0:0]}
+	w := written{form: writeCommit, now: now, left: calls[:0:0]}
 	for i, q := range calls {
 		switch p.verdicts[i] {
+		case verdictShow:
+			q.answer(result{verdict: verdictShow, settings: v.settings, item: inForce(now, c.key, v.item, v.settings), now: now})
+			continue
 		case verdictDeny, verdictDrop:
+			if p.verdicts[i] == verdictDeny && !q.part {
+				c.noteDenial()
+			}
 			q.answer(result{verdict: p.verdicts[i], settings: v.settings, item: v.item, now: now})
+			c.node.metrics.decided[decision{writeNone, q.kind()}].Inc()
 			continue
 		case verdictCommit:
 			w.committed = append(w.committed, q)
-		case verdictWait:
+		case verdictWait, verdictMoved, verdictHot:
 		}
 		w.left = append(w.left, q)
 	}
@@ -172,58 +221,103 @@ func (c *committer) commit(ctx context.Context, calls []*call, now bucket.Instan
 	if len(w.left) == 0 {
 		return
 	}
-	nonce := c.node.nonce()
-	w.asked = c.node.clock.Mono()
-	switch {
-	case p.commit != nil:
-		p.commit.Nonce, p.commit.WriteUnits = nonce, c.writeUnits()
-		w.answer = c.node.store.update(ctx, writeCommit, c.key, p.commit.Input(c.node.table), nonce)
-	case p.create != nil:
-		p.create.Bucket.LastWrite, p.create.Bucket.WriteUnits = nonce, c.writeUnits()
-		w.answer = c.node.store.create(ctx, p.create, nonce)
-	default:
+	if len(w.committed) == 0 {
 		c.read(ctx, w.left)
 		return
 	}
+	w.expected = c.prepare(w.committed, p.after, v)
+	nonce := c.node.nonce()
+	w.asked = c.node.clock.Mono()
+	within, end := c.trace(ctx, spanCommit, w.committed)
+	if p.create != nil {
+		w.form = writeCreate
+		p.create.Bucket.LastWrite, p.create.Bucket.WriteUnits = nonce, c.writeUnits()
+		w.answer = c.node.store.create(within, p.create, nonce)
+	} else {
+		p.commit.Nonce, p.commit.WriteUnits = nonce, c.writeUnits()
+		w.answer = c.node.store.update(within, w.form, c.key, p.commit.Input(c.node.table), nonce)
+	}
+	end(w.failure())
+	w.expected.prepared.Wait() // the calls may be planned again
 	c.took(ctx, w)
 }
 
 // written is a write and what came of it.
 type written struct {
 	answer
+	form      string
 	asked     time.Duration  // monotonic time at which it was sent
 	now       bucket.Instant // the moment it was planned for
 	left      []*call        // the whole flight
 	committed []*call        // those of it that are part of the write
+	expected  *prospect      // what their answers are if nobody else writes; nil without such calls
 }
 
 // took draws the consequences of a write.
 func (c *committer) took(ctx context.Context, w written) {
 	switch w.outcome {
 	case outcomeApplied:
+		if c.owedUnits > 0 {
+			c.noteCounted()
+		}
 		c.owedUnits, c.unitCost = 0, w.units
 		c.learn(w.item, w.asked)
+		c.notePace(w.item)
 		c.keep(without(w.left, w.committed))
-		c.node.metrics.batch.Observe(float64(len(w.committed)))
-		c.deliver(w)
+		if w.expected != nil {
+			c.deliver(w)
+			c.node.metrics.committed(w.form, w.committed)
+		}
 	case outcomeRefused:
 		cost := max(1, c.unitCost)
 		c.owedUnits += cost
-		c.node.metrics.refusal(writeCommit, cost)
+		c.noteRefused(cost)
+		c.node.metrics.refusal(w.form, cost)
 		c.learn(w.item, w.asked)
 	case outcomeThrottled:
-		c.backOff(ctx)
+		c.throttled(ctx, w)
 	case outcomeFailed:
-		c.node.logStore(ctx, "write", c.key, w.err)
+		c.node.logStore(about(ctx, w.left...), "write", c.key, w.err)
 		c.fail(w.left, errStoreDown)
 	case outcomeUnknown:
-		c.node.logStore(ctx, "write", c.key, w.err)
-		c.known, c.absent = nil, false
+		c.node.logStore(about(ctx, w.left...), "write", c.key, w.err)
+		c.forget()
+		failures := c.throttles
 		if w.seen {
 			c.learn(w.item, w.asked)
 		}
+		if len(w.committed) == 0 { // a sync: nobody is answered, and it is tried again
+			c.throttles = failures
+			c.backOff(ctx)
+		}
 		c.keep(without(w.left, c.doubt(w.committed)))
 	}
+}
+
+// throttled is for a write that the store threw back. Calls that may go elsewhere
+// do; the others wait, up to their own deadlines. Who knows nothing of the bucket
+// looks what it is, for it may have shards that nobody throttles.
+func (c *committer) throttled(ctx context.Context, w written) {
+	calls := w.left
+	if isHot(w.err) {
+		c.noteThrottled(max(1, c.unitCost))
+		c.shard(0).heated(c.key.Shard)
+		c.relieve(calls)
+		stay := calls[:0:0]
+		for _, q := range calls {
+			if q.elsewhere {
+				q.answer(result{verdict: verdictHot})
+				continue
+			}
+			stay = append(stay, q)
+		}
+		c.keep(stay)
+		calls = stay
+	}
+	if stale := c.seenAt == 0 || w.asked-c.seenAt > maxDenialAge; stale && c.known == nil && len(calls) > 0 {
+		c.read(ctx, calls)
+	}
+	c.backOff(ctx)
 }
 
 // doubt settles what a write of unknown outcome means: spent, and nobody
@@ -234,6 +328,9 @@ func (c *committer) doubt(committed []*call) (ended []*call) {
 		if left := q.amounts.Positive(); q.settle && len(left) > 0 && !q.repeated {
 			q.amounts, q.repeated = left, true
 			continue
+		}
+		if q.kind() == kindAcquire {
+			c.node.metrics.abandoned.Inc()
 		}
 		q.answer(result{err: errUnknown, settings: c.settings.Load()})
 		ended = append(ended, q)
@@ -252,33 +349,6 @@ func without(calls, others []*call) []*call {
 		rest = append(rest, q)
 	}
 	return rest
-}
-
-// deliver answers the calls of an applied write. Many answers are made beside
-// the next write, in parts that run side by side.
-func (c *committer) deliver(w written) {
-	limits, settings := len(w.item.Limits), c.settings.Load()
-	later := make([]int64, (len(w.committed)+1)*limits) // row i+1: what those after call i spent
-	for i := len(w.committed) - 1; i >= 0; i-- {
-		for l := range limits {
-			later[i*limits+l] = later[(i+1)*limits+l] + costOf(w.committed[i].amounts, w.item.Limits[l].Name)
-		}
-	}
-	answer := func(from, to int) {
-		for i := from; i < to; i++ {
-			w.committed[i].answer(result{
-				verdict: verdictCommit, settings: settings, item: w.item, now: w.now, later: later[(i+1)*limits : (i+2)*limits],
-			})
-		}
-	}
-	if len(w.committed) < deliverApart {
-		answer(0, len(w.committed))
-		return
-	}
-	part := max(deliverApart, (len(w.committed)+deliverParts-1)/deliverParts)
-	for from := 0; from < len(w.committed); from += part {
-		c.node.flights.Go(func() { answer(from, min(from+part, len(w.committed))) })
-	}
 }
 
 // backOff waits before the next attempt at a throttled store, longer each time.

@@ -52,8 +52,9 @@ func playHistory(t *testing.T, seed uint64) {
 	t.Helper()
 	w := newWorld(t)
 	setHistoryLimits(t, w, highCapacity, false)
+	var nodes []*node
 	for n := range uint64(2) {
-		w.nodeWith(t, Tuning{StoreTimeout: 100 * time.Millisecond, Remember: 1 + int(n)*100}, fault.Options{
+		nodes = append(nodes, w.nodeWith(t, Tuning{StoreTimeout: 100 * time.Millisecond, Remember: 1 + int(n)*100}, fault.Options{
 			Seed: seed + n, Latency: fault.Uniform(0, 2*time.Millisecond),
 			Chances: []fault.Chance{
 				{Probability: .02, Fault: fault.Fault{Kind: fault.ReplyLost}},
@@ -63,9 +64,10 @@ func playHistory(t *testing.T, seed uint64) {
 				{Probability: .01, Fault: fault.Fault{Kind: fault.Unreachable}},
 				{Probability: .005, Fault: fault.Fault{Kind: fault.Late, Delay: 130 * time.Millisecond}},
 			},
-		})
+		}))
 	}
 	h := &history{}
+	h.failOnce(t, w, nodes)
 	var wg sync.WaitGroup
 	for n := range workers {
 		nc := w.connect(t)
@@ -81,6 +83,25 @@ func playHistory(t *testing.T, seed uint64) {
 	})
 	wg.Wait()
 	h.check(t, w)
+}
+
+// failOnce lets no update pass until a caller has been told that its acquire
+// failed: a history of few writes may meet no fault by chance.
+func (h *history) failOnce(t *testing.T, w *world, nodes []*node) {
+	t.Helper()
+	for _, n := range nodes {
+		n.faults.Match(func(operation string, _ []byte) fault.Fault {
+			if operation == "UpdateItem" {
+				return fault.InternalError()
+			}
+			return fault.Fault{}
+		})
+		defer n.faults.Match(nil)
+	}
+	nc := w.connect(t)
+	for h.faults == 0 {
+		h.acquire(t, nc, 1)
+	}
 }
 
 // setHistoryLimits changes the stored limits behind the nodes' backs and tells

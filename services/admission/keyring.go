@@ -2,99 +2,77 @@ package admission
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	signingkeys "github.com/tidegate/tidegate/internal/keyring"
+	"github.com/tidegate/tidegate/internal/leasekey"
+	"github.com/tidegate/tidegate/internal/storeclock"
 	"github.com/tidegate/tidegate/internal/table"
-	"github.com/tidegate/tidegate/pkg/keys"
 )
 
 // reloadPause is how often at most an unknown key id makes a node read the keys
 // again, so that forged tokens cannot make it read all the time.
-const reloadPause = time.Second
+const reloadPause = 200 * time.Millisecond
 
-// keyring knows the lease signing keys of the table: it signs with the newest
-// and checks with all. The first node to start makes the first key.
+// keyring knows the lease signing keys of the table: it checks with all, and
+// signs with the newest that all nodes know. The first node to start makes the
+// first key.
 type keyring struct {
 	client *dynamodb.Client
 	table  string
-	clock  *storeClock
+	clock  *storeclock.Clock
 
-	mu       sync.RWMutex
-	known    map[[table.LeaseKeyIDBytes]byte]*signingKey // guarded by mu
-	current  *signingKey                                 // guarded by mu
-	loadedAt time.Duration                               // guarded by mu: monotonic
-	unread   bool                                        // guarded by mu: the last attempt to read the keys again failed
+	mu      sync.RWMutex
+	known   map[table.SigningKeyID]*signingKey // guarded by mu
+	current *signingKey                        // guarded by mu
+	askedAt time.Duration                      // guarded by mu: monotonic time of the last attempt to read the keys
+	readAt  time.Duration                      // guarded by mu: monotonic time at which the last that succeeded began
 }
 
-func newKeyring(client *dynamodb.Client, tableName string, clock *storeClock) *keyring {
+func newKeyring(client *dynamodb.Client, tableName string, clock *storeclock.Clock) *keyring {
 	return &keyring{client: client, table: tableName, clock: clock}
 }
 
-// load reads the keys, and makes the first one where there is none. Two nodes
-// that do so at once make two keys; both are good.
+// load reads the keys, and makes the first one where there is none.
 func (k *keyring) load(ctx context.Context) error {
-	stored, err := k.read(ctx)
-	if err == nil && len(stored) == 0 {
-		if err = k.create(ctx); err == nil {
-			stored, err = k.read(ctx)
-		}
-	}
+	began := k.clock.Mono()
+	stored, err := signingkeys.Ensure(ctx, k.client, k.table, table.LeaseKeys, k.clock.Time)
 	if err != nil {
-		return err
+		return fmt.Errorf("lease signing keys: %w", err)
 	}
-	known := make(map[[table.LeaseKeyIDBytes]byte]*signingKey, len(stored))
-	var current *signingKey
-	for _, s := range stored { // oldest first
-		current = newSigningKey(s.ID, s.Secret)
-		known[current.id] = current
+	now, _ := k.clock.Time() // an unchecked clock is good enough for minutes
+	known := make(map[table.SigningKeyID]*signingKey, len(stored))
+	for _, s := range stored {
+		known[s.ID] = newSigningKey(s.ID, s.Secret)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.known, k.current, k.loadedAt = known, current, k.clock.Mono()
+	k.known, k.current, k.readAt = known, known[leasekey.Signing(stored, now).ID], max(k.readAt, began)
+	k.askedAt = max(k.askedAt, began)
 	return nil
 }
 
-func (k *keyring) read(ctx context.Context) ([]table.LeaseKey, error) {
-	var stored []table.LeaseKey
-	pages := dynamodb.NewQueryPaginator(k.client, table.QueryInput(k.table, 0, keys.LeaseKeys()))
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("read lease signing keys: %w", err)
+// follow reads the keys again and again, until ctx ends: a key that was made
+// meanwhile is known before anybody signs with it, and signs when it is time.
+func (k *keyring) follow(ctx context.Context, log *slog.Logger) {
+	tick := time.NewTicker(leasekey.RefreshEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if err := k.load(ctx); err != nil && ctx.Err() == nil {
+				log.WarnContext(ctx, "the lease signing keys cannot be read again: those that are known are used", "error", err)
+			}
 		}
-		more, err := table.DecodeLeaseKeys(page.Items)
-		if err != nil {
-			return nil, fmt.Errorf("read lease signing keys: %w", err)
-		}
-		stored = append(stored, more...)
 	}
-	table.SortLeaseKeys(stored)
-	return stored, nil
-}
-
-func (k *keyring) create(ctx context.Context) error {
-	fresh := table.LeaseKey{Secret: make([]byte, sha256.Size)}
-	_, _ = rand.Read(fresh.ID[:])
-	_, _ = rand.Read(fresh.Secret)
-	now, err := k.clock.Now()
-	if err != nil {
-		return fmt.Errorf("make a lease signing key: %w", err)
-	}
-	fresh.CreatedMs = now.Time().UnixMilli()
-	_, err = k.client.PutItem(ctx, table.PutLeaseKeyInput(k.table, fresh))
-	var there *types.ConditionalCheckFailedException // the SDK's repeat of a write whose reply was lost
-	if err != nil && !errors.As(err, &there) {
-		return fmt.Errorf("make a lease signing key: %w", err)
-	}
-	return nil
 }
 
 // signing is the key that new tokens are signed with.
@@ -104,54 +82,59 @@ func (k *keyring) signing() *signingKey {
 	return k.current
 }
 
-// open checks a token; one of a key made since the last look is checked after
-// another look.
+// open checks a token. One of an unknown key is checked again after another look
+// at the keys, because its key may have been made meanwhile.
 func (k *keyring) open(ctx context.Context, token string) (*lease, error) {
-	l, err := open(token, k.find)
-	if !errors.Is(err, errUnknownKey) {
-		return l, err
-	}
-	if k.due() {
-		errLoad := k.load(ctx)
-		k.note(errLoad)
-		if errLoad != nil {
-			return nil, errLoad
+	arrived := k.clock.Mono()
+	for {
+		l, err := open(token, k.find)
+		if !errors.Is(err, errUnknownKey) || k.readSince(arrived) {
+			return l, err
 		}
-		return open(token, k.find)
+		if err := k.readAgain(ctx); err != nil {
+			return nil, err
+		}
 	}
-	if k.outdated() {
-		return nil, errStoreDown // the key may be one that could not be read
-	}
-	return nil, err
 }
 
-// note keeps whether the keys could be read.
-func (k *keyring) note(err error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.unread = err != nil
-}
-
-func (k *keyring) outdated() bool {
+// readSince reports whether the keys were read after a moment.
+func (k *keyring) readSince(moment time.Duration) bool {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
-	return k.unread
+	return k.readAt >= moment
 }
 
-func (k *keyring) find(id [table.LeaseKeyIDBytes]byte) *signingKey {
+// readAgain reads the keys, or waits for its turn to.
+func (k *keyring) readAgain(ctx context.Context) error {
+	wait := k.due()
+	if wait <= 0 {
+		return k.load(ctx)
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the lease signing keys: %w", ctx.Err())
+	}
+}
+
+func (k *keyring) find(id table.SigningKeyID) *signingKey {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	return k.known[id]
 }
 
-// due reports whether the keys may be read again, and notes that they are.
-func (k *keyring) due() bool {
+// due is how long it is until the keys may be read again; 0 or less is the
+// caller's turn.
+func (k *keyring) due() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.clock.Mono()
-	if now-k.loadedAt < reloadPause {
-		return false
+	wait := k.askedAt + reloadPause - now
+	if wait <= 0 {
+		k.askedAt = now
 	}
-	k.loadedAt = now
-	return true
+	return wait
 }

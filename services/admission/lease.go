@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"iter"
 	"sync"
 
 	"github.com/fxamacker/cbor/v2"
@@ -36,6 +37,16 @@ type leaseLevel struct {
 	Shard    int
 	Count    int          // the shard's split level
 	Held     []heldTokens // one for each limit of the level, those with nothing spent too
+	// Brought are the limits that the acquire brought, nil where stored ones held:
+	// nobody else knows them, once their bucket is gone.
+	Brought []broughtLimit
+}
+
+// broughtLimit is a bucket.Limit.
+type broughtLimit struct {
+	_                        struct{} `cbor:",toarray"`
+	Name                     string
+	Capacity, Refill, Period int64
 }
 
 // heldTokens is what a lease may still give back to one limit.
@@ -70,13 +81,51 @@ func (l *leaseLevel) held(limit string) (tokens int64, ok bool) {
 	return 0, false
 }
 
+// all is the settlement that gives back all that the level holds.
+func (l *leaseLevel) all() api.Amounts {
+	var all api.Amounts
+	for _, h := range l.Held {
+		if h.Tokens > 0 {
+			all = append(all, api.Amount{Name: h.Limit, Tokens: -h.Tokens})
+		}
+	}
+	return all
+}
+
+// buckets are the ranges of levels that are of one bucket each: the shards that an
+// acquire was gathered from, or the one that it was spent from.
+func (l *lease) buckets() iter.Seq2[int, int] {
+	return func(yield func(from, to int) bool) {
+		for from := 0; from < len(l.Levels); {
+			to := from + 1
+			for to < len(l.Levels) && l.Levels[to].Entity == l.Levels[from].Entity && l.Levels[to].Resource == l.Levels[from].Resource {
+				to++
+			}
+			if !yield(from, to) {
+				return
+			}
+			from = to
+		}
+	}
+}
+
+// heldBy is what levels of one bucket may give back of a limit; ok is false for a
+// limit that they do not know.
+func heldBy(levels []leaseLevel, limit string) (tokens int64, ok bool) {
+	for i := range levels {
+		held, known := levels[i].held(limit)
+		tokens, ok = tokens+held, ok || known
+	}
+	return tokens, ok
+}
+
 // settled is the level after a settlement: more to give back after a debit,
-// less after a credit.
+// less after a credit. Beyond what one amount can be, it gives back no more.
 func (l leaseLevel) settled(deltas api.Amounts) leaseLevel {
 	held := make([]heldTokens, len(l.Held))
 	for i, h := range l.Held {
 		delta, _ := deltas.Get(h.Limit)
-		held[i] = heldTokens{Limit: h.Limit, Tokens: h.Tokens + delta}
+		held[i] = heldTokens{Limit: h.Limit, Tokens: min(h.Tokens+delta, api.MaxAmount)}
 	}
 	l.Held = held
 	return l
@@ -84,7 +133,7 @@ func (l leaseLevel) settled(deltas api.Amounts) leaseLevel {
 
 // signingKey signs and checks tokens.
 type signingKey struct {
-	id      [table.LeaseKeyIDBytes]byte
+	id      table.SigningKeyID
 	sealers sync.Pool // of *sealer
 }
 
@@ -95,7 +144,7 @@ type sealer struct {
 	codec   cbor.UserBufferEncMode
 }
 
-func newSigningKey(id [table.LeaseKeyIDBytes]byte, secret []byte) *signingKey {
+func newSigningKey(id table.SigningKeyID, secret []byte) *signingKey {
 	k := &signingKey{id: id}
 	k.sealers.New = func() any {
 		codec, err := cbor.EncOptions{}.UserBufferEncMode()
@@ -140,12 +189,12 @@ func (k *signingKey) seal(l *lease) (string, error) {
 
 // open checks a token and returns its lease. errForged says that it is none of
 // ours, errUnknownKey that keyOf does not know its key and returned nil.
-func open(token string, keyOf func(id [table.LeaseKeyIDBytes]byte) *signingKey) (*lease, error) {
+func open(token string, keyOf func(id table.SigningKeyID) *signingKey) (*lease, error) {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(token)
-	if err != nil || len(raw) < 1+table.LeaseKeyIDBytes+signatureBytes || raw[0] != tokenVersion {
+	if err != nil || len(raw) < 1+table.SigningKeyIDBytes+signatureBytes || raw[0] != tokenVersion {
 		return nil, errForged
 	}
-	key := keyOf([table.LeaseKeyIDBytes]byte(raw[1 : 1+table.LeaseKeyIDBytes]))
+	key := keyOf(table.SigningKeyID(raw[1 : 1+table.SigningKeyIDBytes]))
 	if key == nil {
 		return nil, errUnknownKey
 	}
@@ -154,7 +203,7 @@ func open(token string, keyOf func(id [table.LeaseKeyIDBytes]byte) *signingKey) 
 		return nil, errForged
 	}
 	l := new(lease)
-	if err := cbor.Unmarshal(message[1+table.LeaseKeyIDBytes:], l); err != nil {
+	if err := cbor.Unmarshal(message[1+table.SigningKeyIDBytes:], l); err != nil {
 		return nil, fmt.Errorf("decode a lease of our own signing: %w", err)
 	}
 	return l, nil

@@ -21,11 +21,11 @@ func testLease() *lease {
 }
 
 func testSigningKey(b byte) *signingKey {
-	return newSigningKey([table.LeaseKeyIDBytes]byte{b}, []byte{b, 1, 2, 3})
+	return newSigningKey(table.SigningKeyID{b}, []byte{b, 1, 2, 3})
 }
 
-func only(k *signingKey) func([table.LeaseKeyIDBytes]byte) *signingKey {
-	return func(id [table.LeaseKeyIDBytes]byte) *signingKey {
+func only(k *signingKey) func(table.SigningKeyID) *signingKey {
+	return func(id table.SigningKeyID) *signingKey {
 		if id == k.id {
 			return k
 		}
@@ -104,4 +104,13 @@ func TestSettlementHashIgnoresOrderAlone(t *testing.T) {
 	require.Equal(t, a, settlementHash(api.VerbAdjust, api.Amounts{{Name: "rpm", Tokens: 2}, {Name: "tpm", Tokens: 1}}))
 	require.NotEqual(t, a, settlementHash(api.VerbAdjust, api.Amounts{{Name: "rpm", Tokens: 1}, {Name: "tpm", Tokens: 2}}))
 	require.NotEqual(t, a, settlementHash(api.VerbRelease, nil))
+}
+
+// A release gives back what is held as one amount, in millitokens of 64 bits.
+func TestALeaseHoldsNoMoreThanAnAmount(t *testing.T) {
+	l := leaseLevel{Held: []heldTokens{{Limit: "tpm", Tokens: 1}}}
+	for range 3 {
+		l = l.settled(api.Amounts{{Name: "tpm", Tokens: api.MaxAmount}})
+	}
+	require.Equal(t, api.Amounts{{Name: "tpm", Tokens: -api.MaxAmount}}, l.all())
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tidegate/tidegate/internal/storecalls"
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
@@ -15,6 +16,15 @@ const (
 	outcomeOK       = "ok"
 	outcomeDenied   = "denied"
 	outcomeDegraded = "degraded"
+)
+
+// writeNone is the form of what a known state decided without a write.
+const writeNone = "none"
+
+// Where too many wait.
+const (
+	scopeNode   = "node"
+	scopeBucket = "bucket"
 )
 
 // metrics are the service's Prometheus metrics. Every label takes its values
@@ -28,7 +38,11 @@ type metrics struct {
 	callTime  *prometheus.HistogramVec
 	outcomes  *prometheus.CounterVec
 	units     *prometheus.CounterVec
+	decided   map[decision]prometheus.Counter
+	denials   map[denial]prometheus.Counter
+	shed      map[string]prometheus.Counter // by scope
 	panics    prometheus.Counter
+	renewals  prometheus.Counter
 	abandoned prometheus.Counter
 }
 
@@ -45,6 +59,18 @@ func latencyBuckets() []float64 {
 }
 
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
+	decided := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "tidegate_admission_operations_total",
+		Help: "Operations on buckets that were decided, by the form of the write that committed them, or none: a known state denied them; divide capacity units by them for the cost of each.",
+	}, []string{"form", "kind"})
+	denials := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "tidegate_admission_denials_total",
+		Help: "Acquires that were denied, by reason (short; debt: a limit is below zero; never: above a capacity) and by whose limit it was: the entity's own, or only an ancestor's.",
+	}, []string{"reason", "level"})
+	shed := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "tidegate_admission_shed_total",
+		Help: "Operations turned away because too many wait: on the node, or for one bucket.",
+	}, []string{"scope"})
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tidegate_admission_requests_total",
@@ -59,7 +85,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Buckets: prometheus.ExponentialBuckets(1, 4, 8),
 		}),
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "tidegate_admission_store_calls_total", Help: "Calls to DynamoDB for buckets, by form and result: ok or error.",
+			Name: "tidegate_admission_store_calls_total", Help: "Calls to DynamoDB for buckets, by form and result: ok, refused, throttled or error.",
 		}, []string{"form", "result"}),
 		callTime: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "tidegate_admission_store_seconds", Help: "Duration of calls to DynamoDB for buckets, by form.", Buckets: latencyBuckets(),
@@ -75,23 +101,63 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		panics: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tidegate_admission_panics_total", Help: "Panics that were recovered; each is a bug.",
 		}),
+		renewals: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "tidegate_admission_settings_dropped_total",
+			Help: "Times that all settings were dropped, because changes of them may have been missed.",
+		}),
 		abandoned: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tidegate_admission_spent_unanswered_total",
 			Help: "Acquires whose tokens were spent, or may be, but whose caller got the unavailable policy's answer.",
 		}),
 	}
 	for _, c := range []prometheus.Collector{
-		m.requests, m.latency, m.batch, m.calls, m.callTime, m.outcomes, m.units, m.panics, m.abandoned,
+		m.requests, m.latency, m.batch, m.calls, m.callTime, m.outcomes, m.units, decided, denials, shed, m.panics, m.renewals, m.abandoned,
 	} {
 		if err := reg.Register(c); err != nil {
 			return nil, err
 		}
 	}
+	m.begin(decided, denials, shed)
+	return m, nil
+}
+
+// begin makes the series that alerts watch, and those of the hot path, so that
+// they are there, at zero, before what they count happens.
+func (m *metrics) begin(decided, denials, shed *prometheus.CounterVec) {
 	m.usual = make(map[usualOutcome]usualMetrics)
-	for _, u := range []usualOutcome{{string(api.VerbAcquire), outcomeOK}, {string(api.VerbAcquire), outcomeDenied}} {
+	acquire := string(api.VerbAcquire)
+	for _, u := range []usualOutcome{{acquire, outcomeOK}, {acquire, outcomeDenied}} {
 		m.usual[u] = usualMetrics{m.requests.WithLabelValues(u.verb, u.outcome), m.latency.WithLabelValues(u.verb)}
 	}
-	return m, nil
+	for _, outcome := range []string{
+		outcomeDegraded, string(api.CodeUnavailable), string(api.CodeOverloaded), string(api.CodeDeadlineExceeded), string(api.CodeInternal),
+	} {
+		m.requests.WithLabelValues(acquire, outcome)
+	}
+	m.decided = make(map[decision]prometheus.Counter)
+	for _, form := range []string{writeCommit, writeCreate, writeNone} {
+		for _, kind := range []string{kindAcquire, kindSettle, kindTakeBack} {
+			m.decided[decision{form, kind}] = decided.WithLabelValues(form, kind)
+		}
+	}
+	m.denials = make(map[denial]prometheus.Counter)
+	for _, reason := range []string{reasonShort, reasonDebt, reasonNever} {
+		for _, level := range []string{levelOwn, levelAncestor} {
+			m.denials[denial{reason, level}] = denials.WithLabelValues(reason, level)
+		}
+	}
+	m.shed = make(map[string]prometheus.Counter)
+	for _, scope := range []string{scopeNode, scopeBucket} {
+		m.shed[scope] = shed.WithLabelValues(scope)
+	}
+	for _, form := range []string{writeCommit, writeCreate, writeSync} {
+		for o := outcomeApplied; o <= outcomeUnknown; o++ {
+			m.outcomes.WithLabelValues(form, o.String())
+		}
+		for _, result := range storecalls.Results() {
+			m.calls.WithLabelValues(form, string(result))
+		}
+	}
 }
 
 // gauges registers what is read off the service when it is asked for.
@@ -101,10 +167,20 @@ func (s *Service) gauges(reg prometheus.Registerer) error {
 		value      func() float64
 	}{
 		{"tidegate_admission_pending_requests", "Requests that wait for their answer.", func() float64 { return float64(s.pending.Load()) }},
+		{"tidegate_admission_pending_limit", "Requests that may wait; more are shed.", func() float64 { return float64(s.tuning.Queue) }},
 		{"tidegate_admission_remembered_buckets", "Bucket states in memory.", func() float64 { return float64(s.remembered()) }},
 		{
 			"tidegate_admission_clock_correction_seconds", "How far this node's clock is known to be ahead of the store's; beyond 2 s it stops writing.",
 			func() float64 { return s.clock.Correction().Seconds() },
+		},
+		{
+			"tidegate_admission_feed_followed", "1 while this node follows the change feed; at 0 it notices within a minute what another writer changes.",
+			func() float64 {
+				if s.following.Load() {
+					return 1
+				}
+				return 0
+			},
 		},
 	} {
 		if err := reg.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: g.name, Help: g.help}, g.value)); err != nil {
@@ -125,11 +201,7 @@ func (m *metrics) request(verb, outcome string, took time.Duration) {
 }
 
 func (m *metrics) storeCall(form string, took time.Duration, err error) {
-	result := "ok"
-	if err != nil {
-		result = "error"
-	}
-	m.calls.WithLabelValues(form, result).Inc()
+	m.calls.WithLabelValues(form, string(storecalls.ResultOf(err))).Inc()
 	m.callTime.WithLabelValues(form).Observe(took.Seconds())
 }
 

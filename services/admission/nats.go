@@ -2,8 +2,8 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -20,30 +20,38 @@ const (
 	// that sheds, with an answer.
 	pendingMessages = 65536
 	pendingBytes    = 256 << 20
+	// awayTime is how long a node that stops waits for a NATS that is away: enough
+	// to find another server of a cluster, and less than callers wait for an answer.
+	awayTime = time.Second
 )
+
+// errAway says that nobody could be told that the node takes no more requests.
+var errAway = errors.New("NATS is away")
 
 // listener is the node's micro service.
 type listener struct {
-	service       micro.Service
-	nats          *nats.Conn
-	changes       *nats.Subscription
-	subscriptions int // of the connection without the listener's
-	failed        chan struct{}
+	service micro.Service
+	nats    *nats.Conn
+	changes *nats.Subscription
+	others  int // how many subscriptions the connection had without the service
+	failed  chan struct{}
 }
 
 // listen subscribes to requests and to configuration changes.
 func (s *Service) listen() (*listener, error) {
-	l := &listener{nats: s.nats, subscriptions: s.nats.NumSubscriptions(), failed: make(chan struct{})}
+	l := &listener{nats: s.nats, failed: make(chan struct{})}
 	s.nats.SetClosedHandler(func(*nats.Conn) { close(l.failed) })
 	var err error
 	if l.changes, err = s.nats.Subscribe(api.ConfigSubjectAll, s.configChanged); err != nil {
 		return nil, fmt.Errorf("admission: subscribe to configuration changes: %w", err)
 	}
+	l.others = s.nats.NumSubscriptions()
 	l.service, err = micro.AddService(s.nats, micro.Config{
-		Name:        api.ServiceName,
-		Version:     s.version,
-		Description: "Tidegate admission: may this be spent?",
-		QueueGroup:  api.QueueGroup,
+		Name:         api.ServiceName,
+		Version:      s.version,
+		Description:  "Tidegate admission: may this be spent?",
+		QueueGroup:   api.QueueGroup,
+		StatsHandler: func(*micro.Endpoint) any { return s.ofItself() },
 		ErrorHandler: func(_ micro.Service, e *micro.NATSError) {
 			s.log.Error("NATS reports an error", "subject", e.Subject, "error", e.Description)
 		},
@@ -51,13 +59,13 @@ func (s *Service) listen() (*listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("admission: add the micro service: %w", err)
 	}
-	for i := range s.tuning.Listeners {
-		err := l.service.AddEndpoint("requests-"+strconv.Itoa(i), micro.HandlerFunc(s.handle),
-			micro.WithEndpointSubject(api.SubjectAll),
-			micro.WithEndpointPendingLimits(pendingMessages, pendingBytes))
-		if err != nil {
-			return nil, fmt.Errorf("admission: add an endpoint: %w", err)
-		}
+	// One endpoint: to decode takes less time than the client library needs to hand
+	// over to a second one, and requests keep their order.
+	err = l.service.AddEndpoint("requests", micro.HandlerFunc(s.handle),
+		micro.WithEndpointSubject(api.SubjectAll),
+		micro.WithEndpointPendingLimits(pendingMessages, pendingBytes))
+	if err != nil {
+		return nil, fmt.Errorf("admission: add the endpoint: %w", err)
 	}
 	if err := s.nats.Flush(); err != nil {
 		return nil, fmt.Errorf("admission: announce the service: %w", err)
@@ -65,13 +73,12 @@ func (s *Service) listen() (*listener, error) {
 	return l, nil
 }
 
-// stop takes no more messages and returns when those received are handed over.
-func (l *listener) stop(ctx context.Context) error {
+// stop takes no more requests and returns when those received are handed over,
+// given how many subscriptions there are meanwhile beside those of the start. It
+// fails with errAway where there is no server: nothing more comes from there then.
+func (l *listener) stop(ctx context.Context, more int) error {
 	if l.nats.IsClosed() {
 		return nil
-	}
-	if err := l.changes.Unsubscribe(); err != nil {
-		return fmt.Errorf("admission: stop following configuration changes: %w", err)
 	}
 	if err := l.service.Stop(); err != nil {
 		return fmt.Errorf("admission: stop the micro service: %w", err)
@@ -80,10 +87,17 @@ func (l *listener) stop(ctx context.Context) error {
 	// not tell when.
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for l.nats.NumSubscriptions() > l.subscriptions {
+	away := time.NewTimer(awayTime)
+	defer away.Stop()
+	for l.nats.NumSubscriptions() > l.others+more {
+		if l.nats.IsConnected() {
+			away.Reset(awayTime)
+		}
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("admission: stop the micro service: %w", ctx.Err())
+		case <-away.C:
+			return errAway
 		case <-tick.C:
 		}
 	}
@@ -94,23 +108,34 @@ func (l *listener) stop(ctx context.Context) error {
 // decodes and hands over, and never blocks.
 func (s *Service) handle(m micro.Request) {
 	r := &request{service: s, body: m.Data(), inbox: m.Reply(), received: s.clock.Mono(), verb: verbUnknown}
+	if r.id = m.Headers().Get(api.HeaderRequestID); api.IsRequestID(r.id) {
+		r.named = true
+	} else {
+		r.id = api.NewRequestID()
+	}
+	r.begin(m.Headers())
 	s.requests.Add(1)
+	mayAnswer := api.MayAnswer(r.inbox)
+	if !mayAnswer {
+		r.inbox = "" // nobody is answered, not even with a refusal
+	}
 	if s.pending.Add(1) > int64(s.tuning.Queue) {
+		s.metrics.shed[scopeNode].Inc()
 		r.refuse(overloaded())
 		return
 	}
-	defer func() {
-		if cause := recover(); cause != nil {
-			s.logPanic(cause)
-			r.refuse(asError(errInternal))
-		}
-	}()
+	defer r.rescue()
+	if !mayAnswer {
+		r.refuse(api.Errorf(api.CodeForbidden, "", "no answer goes to the subject that the request names for it"))
+		return
+	}
 	timeout, err := api.ParseTimeout(m.Headers().Get(api.HeaderTimeout))
 	if err != nil {
 		r.refuse(asError(err))
 		return
 	}
 	r.deadline = r.received + timeout
+	r.info = m.Headers().Get(api.HeaderRequestInfo)
 	s.dispatch(r, m.Subject())
 }
 
@@ -130,6 +155,15 @@ func (s *Service) dispatch(r *request, subject string) {
 		return
 	}
 	r.verb, r.namespace = verb, name
+	switch {
+	case !verb.ServedIn(name):
+		r.refuse(api.Errorf(api.CodeUnknownVerb, "", "there is no verb %q under %q", verb, name))
+		return
+	case name == api.OperatorNamespace:
+		r.namespaceID = keys.Registry
+		serve(r)
+		return
+	}
 	if id, known := s.namespaces.Cached(name); known {
 		r.namespaceID = id
 		serve(r)
@@ -138,12 +172,28 @@ func (s *Service) dispatch(r *request, subject string) {
 	s.apart(r, func(ctx context.Context) {
 		id, err := s.namespaces.Lookup(ctx, name)
 		if err != nil {
-			r.refuse(s.storeError(ctx, "look up the namespace", err))
+			s.nowhere(r, s.storeError(ctx, "look up the namespace", err))
 			return
 		}
 		r.namespaceID = id
 		serve(r)
 	})
+}
+
+// nowhere answers a request whose namespace could not be found out. A good
+// acquire is answered by its own unavailable policy, the only one that is known.
+func (s *Service) nowhere(r *request, refusal *api.Error) {
+	override := r.verb == api.VerbAcquireOverride
+	if (r.verb != api.VerbAcquire && !override) || refusal.Code != api.CodeUnavailable {
+		r.refuse(refusal)
+		return
+	}
+	req, err := api.DecodeAcquire(r.body, override)
+	if err != nil {
+		r.refuse(asError(err))
+		return
+	}
+	(&acquisition{request: r, req: &req}).undecided(result{err: refusal})
 }
 
 // route returns what serves a verb; nil for an unknown one. Acquires are handed
@@ -152,6 +202,8 @@ func (s *Service) route(verb api.Verb) func(*request) {
 	switch {
 	case verb == api.VerbAcquire:
 		return s.acquire
+	case verb == api.VerbAcquireOverride:
+		return s.acquireOverride
 	case verb == api.VerbAdjust:
 		return func(r *request) { s.apart(r, func(ctx context.Context) { s.adjust(ctx, r) }) }
 	case verb == api.VerbRelease:
@@ -167,21 +219,17 @@ func (s *Service) route(verb api.Verb) func(*request) {
 // apart runs work with I/O beside the subscription, until the answer is due.
 func (s *Service) apart(r *request, work func(context.Context)) {
 	s.flights.Go(func() {
-		ctx, cancel := context.WithTimeout(s.abort, r.answerBy()-s.clock.Mono())
+		ctx, cancel := context.WithTimeout(r.about(), r.answerBy()-s.clock.Mono())
 		defer cancel()
-		defer func() {
-			if cause := recover(); cause != nil {
-				s.logPanic(cause)
-				r.refuse(asError(errInternal))
-			}
-		}()
+		defer r.rescue()
 		work(ctx)
 	})
 }
 
 // administer serves the admin verbs.
 func (s *Service) administer(ctx context.Context, r *request) {
-	reply, err := s.admin.Handle(ctx, admin.Namespace{Name: r.namespace, ID: r.namespaceID}, r.verb, r.body)
+	ns := admin.Namespace{Name: r.namespace, ID: r.namespaceID, By: admin.PrincipalOf(r.info, s.trustInfo)}
+	reply, err := s.admin.Handle(ctx, ns, r.verb, r.body)
 	if err != nil {
 		r.refuse(s.storeError(ctx, "serve "+string(r.verb), err))
 		return
@@ -193,23 +241,29 @@ func (s *Service) administer(ctx context.Context, r *request) {
 // cannot be told apart is marked too: resolving again is cheap, and right.
 func (s *Service) configChanged(m *nats.Msg) {
 	name, _ := api.ParseConfigSubject(m.Subject)
+	if name == api.OperatorNamespace {
+		s.namespaceChanged(m)
+		return
+	}
 	id, known := s.namespaces.Cached(name)
 	target, err := api.DecodeConfigChange(m.Data)
 	if err != nil {
 		s.log.Warn("a configuration change cannot be read: everything is resolved again", "error", err)
-		known, target = false, api.LimitsTarget{System: true}
+		s.news.hearAll()
+		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, c := range s.buckets.Values() {
-		if (!known || c.key.Namespace == id) && concerns(target, c.key) {
-			c.outdated.Store(true)
-		}
+	if !known {
+		id = "" // its buckets may be in memory all the same: any namespace's are marked
 	}
+	s.news.hear(place{id, target.Entity, target.Resource})
 }
 
-// concerns reports whether a config level may govern a bucket.
-func concerns(level api.LimitsTarget, bucket keys.Bucket) bool {
-	return (level.Entity == "" || level.Entity == bucket.Entity) &&
-		(level.Resource == "" || level.Resource == bucket.Resource)
+// namespaceChanged makes the next request in a namespace find out what became of it.
+func (s *Service) namespaceChanged(m *nats.Msg) {
+	change, err := api.DecodeNamespaceChange(m.Data)
+	if err != nil {
+		s.log.Warn("a change of a namespace cannot be read: it is noticed within a minute", "error", err)
+		return
+	}
+	s.namespaces.Changed(change.Name)
 }

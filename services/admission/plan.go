@@ -1,6 +1,8 @@
 package admission
 
 import (
+	"time"
+
 	"github.com/tidegate/tidegate/internal/limits"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -9,10 +11,25 @@ import (
 )
 
 // operation is what waits for one bucket shard: an acquire that spends whole
-// tokens, or a settlement of a lease.
+// tokens, a settlement of a lease, or a look at how the shard stands.
 type operation struct {
 	settle  bool
+	undo    bool        // of a settlement: it takes an acquire back, which then never happened
+	look    bool        // spends nothing and is shown the state that is known
 	amounts api.Amounts // whole tokens; of a settlement positive to spend, negative to give back
+	// under is the fingerprint of the settings that an acquire of one level among
+	// several was made for. Empty: any settings that end at this level.
+	under string
+	// part says that the operation is one of this shard alone; others may hold what
+	// it is short of.
+	part bool
+	// elsewhere says, of a part, that it need not wait while this shard is throttled:
+	// another may serve as well.
+	elsewhere bool
+	sync      bool // of a look: the item is brought to the settings first
+	// since is the monotonic time from which on the shard is known to who asks: what
+	// was seen of it before is no reason to deny.
+	since time.Duration
 }
 
 // verdict is what a plan says of one operation.
@@ -28,6 +45,14 @@ const (
 	verdictDeny
 	// verdictDrop: it changes nothing, a credit to limits that are gone. Needs no write.
 	verdictDrop
+	// verdictShow: the known state answers a look. Needs no write.
+	verdictShow
+	// verdictMoved: the settings are not those the operation was made for.
+	// Nothing is spent. No plan says so: a flight does, before it plans.
+	verdictMoved
+	// verdictHot: the shard's partition is written too often, and the operation may
+	// go elsewhere. Nothing is spent. A flight says so, after it wrote in vain.
+	verdictHot
 )
 
 // view is what a plan is made against.
@@ -45,6 +70,7 @@ type plan struct {
 	verdicts []verdict
 	commit   *table.Commit // of an item that is there
 	create   *table.Create // of one that is not; at most one of the two is set
+	after    *table.Bucket // what the write makes of the item, its balances at least; nil without one
 }
 
 // newPlan decides over the operations in order of arrival: whoever still fits
@@ -54,18 +80,23 @@ func newPlan(v view, operations []operation) plan {
 	d := newDraft(v)
 	p := plan{verdicts: make([]verdict, len(operations))}
 	for i, op := range operations {
-		if op.settle {
-			p.verdicts[i] = d.settle(op.amounts)
-		} else {
+		switch {
+		case op.settle:
+			p.verdicts[i] = d.settle(op)
+		case !op.look:
 			p.verdicts[i] = d.acquire(op.amounts)
+		case d.fresh:
+			p.verdicts[i] = verdictShow
 		}
 	}
 	switch {
 	case d.writes == 0:
 	case v.absent:
 		p.create = d.create()
+		p.after = p.create.Bucket
 	default:
 		p.commit = d.commit()
+		p.after = d.after()
 	}
 	return p
 }
@@ -75,7 +106,8 @@ type draft struct {
 	view
 	limits   []draftLimit
 	writes   int   // operations that are part of it
-	acquires int64 // of these
+	spends   bool  // whether an acquire is among them
+	acquires int64 // of these, less those that are taken back
 	debits   bool  // whether a settlement spends
 }
 
@@ -99,19 +131,10 @@ func newDraft(v view) *draft {
 			window: w,
 			start:  w.Balance(l.Drawn),
 			tally:  bucket.NewTally(w, l.Drawn),
-			active: v.settings == nil || governs(v.settings, l.Name),
+			active: v.settings == nil || v.settings.Governs(l.Name),
 		}
 	}
 	return d
-}
-
-func governs(s *limits.Resolved, limit string) bool {
-	for i := range s.Limits {
-		if s.Limits[i].Name == limit {
-			return true
-		}
-	}
-	return false
 }
 
 // costOf is what the amounts spend of a limit, in millitokens.
@@ -145,16 +168,17 @@ func (d *draft) acquire(costs api.Amounts) verdict {
 	}
 	d.writes++
 	d.acquires++
+	d.spends = true
 	return verdictCommit
 }
 
 // settle leaves out limits that the item does not have: nothing is known of
 // them any more.
-func (d *draft) settle(deltas api.Amounts) verdict {
-	settled := false
+func (d *draft) settle(op operation) verdict {
+	settled := op.undo && !d.absent // it counts as an acquire, whatever it spent
 	for i := range d.limits {
 		l := &d.limits[i]
-		delta := costOf(deltas, l.Name)
+		delta := costOf(op.amounts, l.Name)
 		switch {
 		case delta == 0:
 			continue
@@ -169,6 +193,9 @@ func (d *draft) settle(deltas api.Amounts) verdict {
 	if !settled {
 		return verdictDrop
 	}
+	if op.undo {
+		d.acquires--
+	}
 	d.writes++
 	return verdictCommit
 }
@@ -180,7 +207,7 @@ const debtFills = 5
 
 // expiry is the write's ttl, and adds the conditions it is true for.
 func (d *draft) expiry() table.TTL {
-	if d.acquires == 0 && !d.debits {
+	if !d.spends && !d.debits {
 		return table.TTL{}
 	}
 	if !d.expires() {
@@ -216,7 +243,7 @@ func (d *draft) expires() bool {
 func (d *draft) commit() *table.Commit {
 	c := &table.Commit{
 		Key:         d.item.Key,
-		Guarded:     d.acquires > 0 || d.debits,
+		Guarded:     d.spends || d.debits,
 		Level:       d.item.Level,
 		Fingerprint: d.item.Fingerprint,
 		Acquires:    d.acquires,
@@ -232,15 +259,24 @@ func (d *draft) commit() *table.Commit {
 }
 
 func (d *draft) create() *table.Create {
-	b := *d.item
+	b := d.after()
 	b.Acquires = d.acquires
 	b.TTL = d.expiry().Set
+	for i := range d.limits {
+		b.Limits[i].Consumed = d.limits[i].tally.Consumed()
+	}
+	return &table.Create{Bucket: b}
+}
+
+// after is the item with the balances that the write leaves.
+func (d *draft) after() *table.Bucket {
+	b := *d.item
 	b.Limits = make([]table.Limit, len(d.limits))
 	for i := range d.limits {
 		l := &d.limits[i]
-		b.Limits[i] = table.Limit{Limit: l.Limit.Limit, Drawn: l.tally.Change().Apply(l.Drawn), Consumed: l.tally.Consumed()}
+		b.Limits[i] = table.Limit{Limit: l.Limit.Limit, Drawn: l.tally.Change().Apply(l.Drawn)}
 	}
-	return &table.Create{Bucket: &b}
+	return &b
 }
 
 // fullBucket is the item of a bucket that is not there: full, because a bucket

@@ -126,13 +126,19 @@ func TestPlanProperties(t *testing.T) {
 		}
 		operations := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) operation {
 			op := operation{settle: rapid.Bool().Draw(t, "settle")}
-			low := int64(0)
-			if op.settle {
+			low, high := int64(0), int64(20)
+			switch {
+			case op.settle && rapid.Bool().Draw(t, "undo"):
+				op.undo = true
+				low, high = -20, 0
+			case op.settle:
 				low = -20
+			default:
+				op.look = rapid.Bool().Draw(t, "look")
 			}
 			for _, name := range names[:n] {
 				if rapid.Bool().Draw(t, "named") {
-					op.amounts = append(op.amounts, api.Amount{Name: name, Tokens: rapid.Int64Range(low, 20).Draw(t, "tokens")})
+					op.amounts = append(op.amounts, api.Amount{Name: name, Tokens: rapid.Int64Range(low, high).Draw(t, "tokens")})
 				}
 			}
 			return op
@@ -160,13 +166,23 @@ func checkVerdicts(t *rapid.T, v view, operations []operation, p plan) []int64 {
 		}
 		return false
 	}
-	writes := 0
+	writes, acquires := 0, int64(0)
 	for n, op := range operations {
+		if op.look {
+			require.Equal(t, v.fresh, p.verdicts[n] == verdictShow, "a look is shown what is fresh")
+			continue
+		}
 		isShort := !op.settle && short(func(i int) int64 { return drawn[i] }, op)
 		switch p.verdicts[n] {
 		case verdictCommit:
 			require.False(t, isShort, "operation %d was admitted over the limit", n)
 			writes++
+			switch {
+			case op.undo:
+				acquires--
+			case !op.settle:
+				acquires++
+			}
 			for i, l := range v.item.Limits {
 				if delta := costOf(op.amounts, l.Name); delta > 0 {
 					drawn[i] = max(drawn[i], windows[i].Full()) + delta
@@ -181,7 +197,16 @@ func checkVerdicts(t *rapid.T, v view, operations []operation, p plan) []int64 {
 			require.True(t, isShort, "operation %d fits and waits", n)
 		case verdictDrop:
 			require.True(t, op.settle)
+			require.False(t, op.undo && !v.absent, "an acquire that is taken back is not counted any more")
+		case verdictShow, verdictMoved, verdictHot:
+			t.Fatalf("operation %d is %d", n, p.verdicts[n])
 		}
+	}
+	switch {
+	case p.commit != nil:
+		require.Equal(t, acquires, p.commit.Acquires)
+	case p.create != nil:
+		require.Equal(t, acquires, p.create.Bucket.Acquires)
 	}
 	require.Equal(t, writes > 0, p.commit != nil || p.create != nil)
 	if writes == 0 && v.fresh {

@@ -4,14 +4,18 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/requestlog"
+	"github.com/tidegate/tidegate/internal/storeclock"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
@@ -22,11 +26,15 @@ var errQueueFull = errors.New("the queue is full")
 // as pending until then.
 type request struct {
 	service     *Service
+	id          string     // finds it in logs
+	named       bool       // the caller has given it the id
+	span        trace.Span // nil where it is not traced
 	verb        api.Verb
 	namespace   string
 	namespaceID string
 	body        []byte
 	inbox       string
+	info        string        // what the NATS server may have written on the caller
 	received    time.Duration // monotonic
 	deadline    time.Duration // monotonic: the caller stops waiting
 	answered    atomic.Bool
@@ -43,9 +51,19 @@ func (r *request) answerBy() time.Duration {
 	return r.deadline - answerMargin(r.deadline-r.received)
 }
 
+// asker is the one of the request's calls.
+func (r *request) asker() asker {
+	return asker{id: r.id, span: r.span, received: r.received, deadline: r.deadline, answerBy: r.answerBy()}
+}
+
+// about is a context for log lines on the request.
+func (r *request) about() context.Context {
+	return traced(requestlog.With(r.service.abort, r.id), r.span)
+}
+
 // call is the request's operation on one bucket shard.
 func (r *request) call(op operation, finish func(result)) *call {
-	return &call{operation: op, deadline: r.deadline, answerBy: r.answerBy(), finish: finish}
+	return &call{operation: op, asker: r.asker(), finish: finish}
 }
 
 // respond answers with a body.
@@ -76,14 +94,41 @@ func (r *request) answer(outcome string, header nats.Header, body []byte) {
 		return
 	}
 	s := r.service
-	s.metrics.request(string(r.verb), outcome, s.clock.Mono()-r.received)
 	if r.inbox != "" {
-		if err := s.nats.PublishMsg(&nats.Msg{Subject: r.inbox, Header: header, Data: body}); err != nil {
-			s.log.Warn("a reply could not be sent", "verb", r.verb, "error", err)
+		if err := s.nats.PublishMsg(&nats.Msg{Subject: r.inbox, Header: r.marked(outcome, header), Data: body}); err != nil {
+			s.log.WarnContext(r.about(), "a reply could not be sent", "verb", r.verb, "error", err)
 		}
+	}
+	took := s.clock.Mono() - r.received
+	s.metrics.request(string(r.verb), outcome, took)
+	r.end(outcome)
+	if s.log.Enabled(s.abort, slog.LevelDebug) {
+		s.log.DebugContext(r.about(), "answered", "verb", r.verb, "namespace", r.namespace, "outcome", outcome, "took", took)
 	}
 	s.pending.Add(-1)
 	s.requests.Done()
+}
+
+// marked adds the request's id to the header of a reply. A caller who has not given
+// it one is told where something may have to be looked for, and else spared it:
+// headers cost both sides time.
+func (r *request) marked(outcome string, header nats.Header) nats.Header {
+	if !r.named && (outcome == outcomeOK || outcome == outcomeDenied) {
+		return header
+	}
+	if header == nil {
+		header = make(nats.Header, 1)
+	}
+	header[api.HeaderRequestID] = []string{r.id}
+	return header
+}
+
+// rescue answers a request whose work panicked; it is deferred.
+func (r *request) rescue() {
+	if cause := recover(); cause != nil {
+		r.service.logPanic(r.about(), cause)
+		r.refuse(asError(errInternal))
+	}
 }
 
 // asError is how an error inside the service looks on the wire.
@@ -97,7 +142,7 @@ func asError(err error) *api.Error {
 	case errors.Is(err, errQueueFull):
 		return overloaded()
 	case errors.Is(err, errStoreDown), errors.Is(err, errStoreSlow), errors.Is(err, errUnknown),
-		errors.Is(err, errSettingsGet), errors.Is(err, errClockSkewed), errors.Is(err, errClockUnchecked):
+		errors.Is(err, errSettingsGet), errors.Is(err, errUnsettled), errors.Is(err, storeclock.ErrSkewed), errors.Is(err, storeclock.ErrUnchecked):
 		return unavailable(err)
 	}
 	return api.Errorf(api.CodeInternal, "", "an internal error; the service's log has the details")
@@ -124,21 +169,27 @@ func overloaded() *api.Error {
 
 // unknownLimitError is the refusal of a limit name the bucket does not have.
 func unknownLimitError(s *limits.Resolved, key keys.Bucket, name string) *api.Error {
+	resource, _ := baseResource(key.Resource)
+	return api.Errorf(api.CodeUnknownLimit, "consume."+name, "entity %s has no limit %q on resource %s; it has %s",
+		key.Entity, name, resource, names(s))
+}
+
+// names lists limits in a message.
+func names(s *limits.Resolved) string {
 	known := make([]string, len(s.Limits))
 	for i, l := range s.Limits {
 		known[i] = l.Name
 	}
-	return api.Errorf(api.CodeUnknownLimit, "consume."+name, "entity %s has no limit %q on resource %s; it has %s",
-		key.Entity, name, key.Resource, strings.Join(known, ", "))
+	return strings.Join(known, ", ")
 }
 
 // unknownLimit is the first limit an acquire names that the settings do not have.
 func unknownLimit(s *limits.Resolved, op operation) string {
-	if op.settle {
+	if op.settle || op.under != "" {
 		return ""
 	}
 	for _, a := range op.amounts {
-		if !governs(s, a.Name) {
+		if !s.Governs(a.Name) {
 			return a.Name
 		}
 	}

@@ -19,11 +19,23 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/sourcegraph/conc"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tidegate/tidegate/internal/admin"
+	"github.com/tidegate/tidegate/internal/archive"
+	"github.com/tidegate/tidegate/internal/audit"
+	"github.com/tidegate/tidegate/internal/capacity"
+	"github.com/tidegate/tidegate/internal/entities"
+	"github.com/tidegate/tidegate/internal/leasekey"
 	"github.com/tidegate/tidegate/internal/limits"
 	"github.com/tidegate/tidegate/internal/namespace"
+	"github.com/tidegate/tidegate/internal/requestlog"
+	"github.com/tidegate/tidegate/internal/schema"
+	"github.com/tidegate/tidegate/internal/shards"
+	"github.com/tidegate/tidegate/internal/storecalls"
+	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/trail"
+	"github.com/tidegate/tidegate/internal/usage"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
@@ -34,22 +46,32 @@ type Config struct {
 	NATS     *nats.Conn // the service's own: it is drained and closed when Run ends
 	DynamoDB aws.Config
 	Table    string
-	Clock    Clock
+	Clock    storeclock.Source
 	Log      *slog.Logger
 	Metrics  prometheus.Registerer
 	Version  string // semantic, as NATS micro wants it
 	Tuning   Tuning
+	// Archive is where audit events are that have left the table; nil: nowhere. It
+	// stays open when Run ends.
+	Archive *archive.Archive
+	// TrustRequestInfo: callers cannot write the header that says who they are,
+	// because they all come through service imports of NATS.
+	TrustRequestInfo bool
+	// Traces makes spans of requests and of what is asked of the store for them;
+	// nil: nobody does, and it costs nothing.
+	Traces trace.TracerProvider
 }
 
 // Tuning are the sizes and times of a node.
 type Tuning struct {
 	Queue         int           // requests pending at most; one bucket holds a quarter of it. Default 16,384
+	Batch         int           // operations in one write of a bucket at most; 1 is no group commit, to measure what it is worth. Default: all that wait
 	Remember      int           // bucket states kept in memory at most, least recently used dropped first. Default 100,000
 	StoreTimeout  time.Duration // of one call to DynamoDB; below the age states may deny by, 1 s. Default 750 ms
 	CreditWindow  time.Duration // how long after its acquire a lease can give back. Default 1 h
 	DrainTimeout  time.Duration // how long Run waits for requests under way once it is to stop. Default 10 s
 	ClaimReplicas int           // of the claims in JetStream. Default 1
-	Listeners     int           // subscriptions that share the decoding. Default 2
+	FeedHeartbeat time.Duration // how often the change feed says that it lives; silent for three times as long, it is followed anew. Default 1 s, at least 100 ms
 }
 
 const (
@@ -58,6 +80,10 @@ const (
 	maxStoreCall   = 900 * time.Millisecond
 	claimRetention = 2 // claims are kept for that many credit windows,
 	minRetention   = time.Minute
+	// lingerTime is how long a node that stops still listens. A NATS server that
+	// matched a request to the group before the node's successor was there may
+	// deliver it only now; without anybody it would say that there is no responder.
+	lingerTime = 50 * time.Millisecond
 )
 
 func (t Tuning) withDefaults() Tuning {
@@ -67,7 +93,7 @@ func (t Tuning) withDefaults() Tuning {
 	t.CreditWindow = positive(t.CreditWindow, time.Hour)
 	t.DrainTimeout = positive(t.DrainTimeout, 10*time.Second)
 	t.ClaimReplicas = positive(t.ClaimReplicas, 1)
-	t.Listeners = positive(t.Listeners, 2)
+	t.FeedHeartbeat = max(positive(t.FeedHeartbeat, time.Second), minHeartbeat)
 	return t
 }
 
@@ -85,22 +111,29 @@ type Service struct {
 	version      string
 	log          *slog.Logger
 	metrics      *metrics
-	clock        *storeClock
+	clock        *storeclock.Clock
 	store        *store
+	shards       *shards.Store
 	limits       *limits.Store
 	namespaces   *namespace.Cache
 	admin        *admin.Admin
 	keyring      *keyring
 	claims       *claims // set by Run before the first request
 	tuning       Tuning
-	boot         string // random, part of every nonce
+	trustInfo    bool
+	archive      *archive.Archive // nil: none
+	tracer       trace.Tracer     // nil: nothing is traced
+	boot         string           // random, part of every nonce
 	sequence     atomic.Uint64
 	pending      atomic.Int64    // requests not yet answered
 	requests     sync.WaitGroup  // the same, to wait for
-	flights      conc.WaitGroup  // everything that works on them
+	flights      crew            // everything that works on them
+	news         news            // of configuration
 	abort        context.Context //nolint:containedctx // the life of flights, which no single request owns
 	abortFlights context.CancelFunc
 	ready        chan struct{}
+	following    atomic.Bool // the change feed
+	loads        loads
 
 	mu      sync.Mutex
 	buckets *simplelru.LRU[keys.Bucket, *committer] // guarded by mu
@@ -135,35 +168,56 @@ func New(cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
 	}
-	clock := newStoreClock(cfg.Clock)
-	watched := cfg.DynamoDB.Copy()
-	watched.HTTPClient = clock.Watch(cfg.DynamoDB.HTTPClient)
-	client := dynamodb.NewFromConfig(watched)
-	namespaces, err := namespace.NewCache(namespace.NewRegistry(client, cfg.Table), clock.Mono)
+	clock := storeclock.New(cfg.Clock)
+	watched, err := storecalls.Watch(cfg.DynamoDB, storecalls.Options{Service: "admission", Metrics: cfg.Metrics, Mono: clock.Mono})
 	if err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
 	}
-	stored := limits.NewStore(client, cfg.Table)
+	watched.HTTPClient = clock.Watch(cfg.DynamoDB.HTTPClient)
+	client := dynamodb.NewFromConfig(watched)
+	registry := namespace.NewRegistry(client, cfg.Table)
+	namespaces, err := namespace.NewCache(registry, clock.Mono)
+	if err != nil {
+		return nil, fmt.Errorf("admission: %w", err)
+	}
+	lines := requestlog.Wrap(cfg.Log)
+	log := audit.NewLog(client, cfg.Table, clock.Time)
+	stored := limits.NewStore(client, cfg.Table, log)
+	stores := admin.Stores{
+		Limits: stored, Trail: trail.New(log, cfg.Archive),
+		Entities:   entities.NewStore(client, cfg.Table, log),
+		Namespaces: namespace.NewOperator(registry, log, clock.Time),
+		Keys:       leasekey.NewKeys(client, cfg.Table, log, clock.Time),
+		Capacity:   capacity.NewStore(client, cfg.Table, clock.Now),
+		Usage:      usage.NewStore(client, cfg.Table),
+	}
 	var boot [6]byte
 	_, _ = rand.Read(boot[:])
 	s := &Service{
 		nats:       cfg.NATS,
 		table:      cfg.Table,
 		version:    cfg.Version,
-		log:        cfg.Log,
+		log:        lines,
 		metrics:    m,
 		clock:      clock,
 		store:      newStore(watched, cfg.Table, tuning.StoreTimeout, clock, m),
 		keyring:    newKeyring(client, cfg.Table, clock),
 		limits:     stored,
 		namespaces: namespaces,
-		admin:      admin.New(stored, cfg.NATS.Publish, cfg.Log),
 		tuning:     tuning,
+		trustInfo:  cfg.TrustRequestInfo,
+		archive:    cfg.Archive,
 		boot:       base64.RawURLEncoding.EncodeToString(boot[:]),
 		ready:      make(chan struct{}),
 		buckets:    buckets,
 		settings:   settings,
 	}
+	if cfg.Traces != nil {
+		s.tracer = cfg.Traces.Tracer(scope)
+	}
+	s.shards = shards.NewStore(s.store.client, cfg.Table, clock.Now, s.nonce)
+	stores.Shards = shards.NewOperator(s.shards, log)
+	s.admin = admin.New(stores, cfg.NATS.Publish, lines)
 	s.abort, s.abortFlights = context.WithCancel(context.Background())
 	if err := s.gauges(cfg.Metrics); err != nil {
 		return nil, fmt.Errorf("admission metrics: %w", err)
@@ -183,27 +237,47 @@ func (s *Service) Run(ctx context.Context) error {
 	if err := s.prepare(ctx); err != nil {
 		return err
 	}
+	f, err := newFollower(s)
+	if err != nil {
+		return err
+	}
 	l, err := s.listen()
 	if err != nil {
 		return err
 	}
+	following, stopFollowing := context.WithCancel(ctx)
+	defer stopFollowing()
+	s.flights.Go(func() { s.keyring.follow(following, s.log) })
+	followed := make(chan struct{})
+	go func() { defer close(followed); f.run(following) }()
+	s.flights.Go(func() { s.tellLoads(following) })
 	close(s.ready)
 	select {
 	case <-ctx.Done():
 	case <-l.failed:
 		err = errors.New("admission: the NATS connection was closed")
 	}
-	return errors.Join(err, s.drain(l))
+	stopFollowing()
+	<-followed
+	return errors.Join(err, s.drain(l, f.subscriptions()))
 }
 
 // prepare brings what requests rely on: the table, the clock's first bound, the
 // signing keys and the claims.
 func (s *Service) prepare(ctx context.Context) error {
-	if err := s.keyring.load(ctx); err != nil {
+	if err := schema.Refuse(ctx, s.keyring.client, s.table); errors.Is(err, schema.ErrTooNew) {
+		return err
+	} else if err != nil {
 		return fmt.Errorf("admission: is the table %q there (tidegate table create)? %w", s.table, err)
 	}
+	if err := s.keyring.load(ctx); err != nil {
+		return fmt.Errorf("admission: %w", err)
+	}
+	if err := s.checkArchive(ctx); err != nil {
+		return fmt.Errorf("admission: %w", err)
+	}
 	c, err := openClaims(ctx, s.nats, max(claimRetention*s.tuning.CreditWindow, minRetention), 2*s.tuning.StoreTimeout, s.tuning.ClaimReplicas,
-		func() time.Time { return s.clock.read().Wall })
+		s.clock.Wall)
 	if err != nil {
 		return fmt.Errorf("admission: %w", err)
 	}
@@ -211,11 +285,37 @@ func (s *Service) prepare(ctx context.Context) error {
 	return nil
 }
 
-// drain ends the node without losing an answer.
-func (s *Service) drain(l *listener) error {
+// archiveTimeout bounds how long a node waits for the archive at its start.
+const archiveTimeout = 10 * time.Second
+
+// checkArchive refuses an archive that cannot be read. An outage of it is no reason to
+// admit nobody.
+func (s *Service) checkArchive(ctx context.Context) error {
+	if s.archive == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, archiveTimeout)
+	defer cancel()
+	err := s.archive.CheckReadable(ctx)
+	if errors.Is(err, archive.ErrUnreachable) {
+		s.log.WarnContext(ctx, "audit events that have left the table cannot be shown for now", "error", err)
+		return nil
+	}
+	return err
+}
+
+// drain ends the node without losing an answer. It hears of changed configuration
+// to the end, from so many subscriptions beside the listener's.
+func (s *Service) drain(l *listener, more int) error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.tuning.DrainTimeout)
 	defer cancel()
-	errStop := l.stop(ctx)
+	linger := time.NewTimer(lingerTime)
+	defer linger.Stop()
+	select {
+	case <-linger.C:
+	case <-l.failed:
+	}
+	errStop := l.stop(ctx, more)
 	answered := make(chan struct{})
 	go func() {
 		defer close(answered)
@@ -228,6 +328,10 @@ func (s *Service) drain(l *listener) error {
 		s.log.Warn("requests under way are aborted", "pending", s.pending.Load())
 		s.abortFlights()
 		<-answered
+	}
+	if errors.Is(errStop, errAway) {
+		s.log.Warn("stopped while NATS was away: callers may not have got the last answers")
+		return nil
 	}
 	return errors.Join(errStop, s.nats.FlushTimeout(time.Second))
 }
@@ -274,7 +378,7 @@ func (s *Service) logStore(ctx context.Context, doing string, key keys.Bucket, e
 	s.log.ErrorContext(ctx, "the store failed", "doing", doing, "bucket", key.Key().PK, "error", err)
 }
 
-func (s *Service) logPanic(cause any) {
+func (s *Service) logPanic(ctx context.Context, cause any) {
 	s.metrics.panics.Inc()
-	s.log.Error("recovered from a panic", "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+	s.log.ErrorContext(ctx, "recovered from a panic", "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
 }

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/tidegate/tidegate/internal/storeclock"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
@@ -21,7 +22,11 @@ type settlement struct {
 	lease  *lease
 	levels []api.Amounts // what is settled at each level of the lease
 	hash   string        // of the operation, to tell a repeat from another one
-	reply  func(next *lease, results []result) ([]byte, error)
+	tells  bool          // the answer lists the limits of all levels
+	// unclaimed says that the lease's token may be settled another time, and give
+	// back what it holds.
+	unclaimed bool
+	reply     func(next *lease, results []result) ([]byte, error)
 }
 
 // adjust settles the difference between what was reserved and what was used.
@@ -39,10 +44,7 @@ func (s *Service) adjust(ctx context.Context, r *request) {
 	if l == nil {
 		return
 	}
-	st := &settlement{request: r, lease: l, hash: settlementHash(r.verb, req.Deltas), levels: make([]api.Amounts, len(l.Levels))}
-	for i := range l.Levels {
-		st.levels[i] = atLevel(&l.Levels[i], req.Deltas)
-	}
+	st := &settlement{request: r, lease: l, hash: settlementHash(r.verb, req.Deltas), tells: true, levels: distribute(l, req.Deltas)}
 	if refusal := checkDeltas(l, req.Deltas); refusal != nil {
 		r.refuse(refusal)
 		return
@@ -74,13 +76,7 @@ func (s *Service) release(ctx context.Context, r *request) {
 	}
 	st := &settlement{request: r, lease: l, hash: settlementHash(r.verb, nil)}
 	for i := range l.Levels {
-		var all api.Amounts
-		for _, h := range l.Levels[i].Held {
-			if h.Tokens > 0 {
-				all = append(all, api.Amount{Name: h.Limit, Tokens: -h.Tokens})
-			}
-		}
-		st.levels = append(st.levels, all)
+		st.levels = append(st.levels, l.Levels[i].all())
 	}
 	st.reply = func(*lease, []result) ([]byte, error) { return json.Marshal(api.ReleaseReply{Released: true}) }
 	s.settle(ctx, st)
@@ -101,23 +97,38 @@ func (s *Service) openLease(ctx context.Context, r *request, token string) *leas
 	return nil
 }
 
-// atLevel is the part of deltas that concerns a level: the limits it knows.
-func atLevel(level *leaseLevel, deltas api.Amounts) api.Amounts {
-	var part api.Amounts
-	for _, d := range deltas {
-		if _, ok := level.held(d.Name); ok && d.Tokens != 0 {
-			part = append(part, d)
+// distribute is the part of deltas that concerns each level: the limits it knows.
+// Where an acquire was gathered from several shards of a bucket, a debit goes to
+// the first of them, and a credit to where its tokens came from.
+func distribute(l *lease, deltas api.Amounts) []api.Amounts {
+	parts := make([]api.Amounts, len(l.Levels))
+	for from, to := range l.buckets() {
+		for _, d := range deltas {
+			left := d.Tokens
+			for i := from; i < to && left != 0; i++ {
+				held, ok := l.Levels[i].held(d.Name)
+				if !ok {
+					break
+				}
+				part := left
+				if i < to-1 && part < 0 {
+					part = max(part, -held)
+				}
+				if left -= part; part != 0 {
+					parts[i] = append(parts[i], api.Amount{Name: d.Name, Tokens: part})
+				}
+			}
 		}
 	}
-	return part
+	return parts
 }
 
 // checkDeltas refuses limits that no level knows, and credits above what is held.
 func checkDeltas(l *lease, deltas api.Amounts) *api.Error {
 	for _, d := range deltas {
 		known := false
-		for i := range l.Levels {
-			held, ok := l.Levels[i].held(d.Name)
+		for from, to := range l.buckets() {
+			held, ok := heldBy(l.Levels[from:to], d.Name)
 			known = known || ok
 			if ok && held+d.Tokens < 0 {
 				return api.Errorf(api.CodeExceedsLease, "deltas."+d.Name,
@@ -166,11 +177,12 @@ func (s *Service) settle(ctx context.Context, st *settlement) {
 			st.refuse(unclaimed(cl.state))
 			return
 		}
+		st.unclaimed = cl.state == claimUnreachable
 	}
 	results := s.settleLevels(st)
 	reply, err := st.conclude(results)
 	if cl.state == claimTaken {
-		s.closeClaim(ctx, cl, results, reply)
+		s.closeClaim(ctx, cl, st.written(results), reply)
 	}
 	if err != nil {
 		st.refuse(err)
@@ -186,8 +198,22 @@ func unclaimed(state claimState) *api.Error {
 	return api.Errorf(api.CodeLeaseConflict, "lease", "an earlier attempt at this settlement did not finish: its tokens count as spent")
 }
 
-// closeClaim records how a claimed settlement ended.
+// closeClaim records how a claimed settlement ended. It takes none of the
+// caller's time beyond ctx, but is done all the same, so that a repeat by a caller
+// who gave up is told the truth.
 func (s *Service) closeClaim(ctx context.Context, cl claim, results []result, reply []byte) {
+	closed := make(chan struct{})
+	s.flights.Go(func() {
+		defer close(closed)
+		s.recordEnd(context.WithoutCancel(ctx), cl, results, reply)
+	})
+	select {
+	case <-closed:
+	case <-ctx.Done():
+	}
+}
+
+func (s *Service) recordEnd(ctx context.Context, cl claim, results []result, reply []byte) {
 	var err error
 	switch {
 	case reply != nil:
@@ -200,12 +226,23 @@ func (s *Service) closeClaim(ctx context.Context, cl claim, results []result, re
 	}
 }
 
+// written are the results of the levels that have a part in the settlement.
+func (st *settlement) written(results []result) []result {
+	var written []result
+	for i, r := range results {
+		if len(st.levels[i]) > 0 {
+			written = append(written, r)
+		}
+	}
+	return written
+}
+
 // untouched reports that certainly nothing was written.
 func untouched(results []result) bool {
 	for _, r := range results {
 		switch {
 		case errors.Is(r.err, errStoreDown), errors.Is(r.err, errSettingsGet), errors.Is(r.err, errLate),
-			errors.Is(r.err, errClockSkewed), errors.Is(r.err, errQueueFull):
+			errors.Is(r.err, storeclock.ErrSkewed), errors.Is(r.err, storeclock.ErrUnchecked), errors.Is(r.err, errQueueFull):
 		default:
 			return false
 		}
@@ -214,9 +251,12 @@ func untouched(results []result) bool {
 }
 
 func (st *settlement) gives() bool {
-	return slices.ContainsFunc(st.levels, func(level api.Amounts) bool {
-		return slices.ContainsFunc(level, func(a api.Amount) bool { return a.Tokens < 0 })
-	})
+	return slices.ContainsFunc(st.levels, credits)
+}
+
+// credits reports whether amounts give anything back.
+func credits(amounts api.Amounts) bool {
+	return slices.ContainsFunc(amounts, func(a api.Amount) bool { return a.Tokens < 0 })
 }
 
 // onlyDebits takes the credits out and reports whether anything is left.
@@ -235,31 +275,80 @@ func (s *Service) expired(l *lease) bool {
 }
 
 // settleLevels writes each level at the shard that was spent and waits for all.
+// A level without a part in the settlement is looked at where the answer tells
+// of it; what comes of that is no concern of the settlement.
 func (s *Service) settleLevels(st *settlement) []result {
-	results := make([]result, len(st.levels))
-	done := make(chan struct{}, len(st.levels))
-	for i := range st.levels {
-		if len(st.levels[i]) == 0 {
-			done <- struct{}{}
-			continue
+	var errands []errand
+	var of []int // the level of each errand
+	told := st.told()
+	for i, level := range st.lease.Levels {
+		op, shard := operation{settle: true, amounts: st.levels[i]}, level.Shard
+		if len(op.amounts) == 0 {
+			if !slices.Contains(told, i) {
+				continue
+			}
+			op, shard = operation{look: true}, 0 // which asks the others where there are any
 		}
-		level := &st.lease.Levels[i]
-		key := keys.Bucket{Namespace: st.lease.Namespace, Entity: level.Entity, Resource: level.Resource, Shard: level.Shard}
-		q := st.call(operation{settle: true, amounts: st.levels[i]}, func(r result) {
-			results[i] = r
-			done <- struct{}{}
-		})
-		if !s.committer(key).enqueue(q) {
-			q.answer(result{err: errQueueFull})
-		}
+		key := keys.Bucket{Namespace: st.lease.Namespace, Entity: level.Entity, Resource: level.Resource, Shard: shard}
+		c := s.committer(key)
+		c.remember(level.Brought)
+		errands, of = append(errands, errand{c, op}), append(of, i)
 	}
-	for range st.levels {
-		<-done
+	results := make([]result, len(st.levels))
+	for i, res := range together(errands, st.asker()) {
+		if errands[i].look {
+			res.err = nil
+		}
+		results[of[i]] = res
+	}
+	for _, i := range told {
+		s.widen(st, &results[i])
 	}
 	return results
 }
 
-// conclude is the answer once all levels are settled.
+// told are the levels that the answer tells of: one for each bucket, whichever of
+// its shards are settled.
+func (st *settlement) told() (told []int) {
+	if !st.tells {
+		return nil
+	}
+	for from, to := range st.lease.buckets() {
+		one := from
+		for i := from; i < to; i++ {
+			if len(st.levels[i]) > 0 {
+				one = i
+				break
+			}
+		}
+		told = append(told, one)
+	}
+	return told
+}
+
+// widen adds the other shards to the one that was settled. Where they cannot be
+// read, the answer tells of the one.
+func (s *Service) widen(st *settlement, res *result) {
+	if res.item == nil || res.item.Level == 1 || res.others != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.abort, max(0, st.answerBy()-s.clock.Mono()))
+	defer cancel()
+	key := res.item.Key
+	key.Shard = 0
+	tree, err := s.committer(key).tree(ctx)
+	if err != nil {
+		return
+	}
+	if res.settings != nil {
+		tree = standingOf(res.now, tree, res.settings)
+	}
+	res.within(tree)
+}
+
+// conclude is the answer once all levels are settled. The lease that follows an
+// unclaimed settlement gives back what that one spent, and no more: the lease
+// before it, whose token is as good as ever, gives back the rest.
 func (st *settlement) conclude(results []result) ([]byte, *api.Error) {
 	next := *st.lease
 	next.Sequence++
@@ -268,7 +357,11 @@ func (st *settlement) conclude(results []result) ([]byte, *api.Error) {
 		if err := results[i].err; err != nil {
 			return nil, asError(err)
 		}
-		next.Levels[i] = next.Levels[i].settled(st.levels[i])
+		level := next.Levels[i]
+		if st.unclaimed {
+			level = level.settled(level.all())
+		}
+		next.Levels[i] = level.settled(st.levels[i])
 	}
 	reply, err := st.reply(&next, results)
 	if err != nil {
@@ -280,10 +373,27 @@ func (st *settlement) conclude(results []result) ([]byte, *api.Error) {
 // settledStatuses lists the limits of all levels after a settlement.
 func settledStatuses(st *settlement, results []result) []api.LimitStatus {
 	statuses := []api.LimitStatus{}
-	for i := range results {
+	for _, i := range st.told() {
 		if r := &results[i]; r.item != nil {
-			statuses = append(statuses, r.statuses(st.levels[i])...)
+			statuses = append(statuses, r.statuses(st.settledAt(i))...)
 		}
 	}
 	return statuses
+}
+
+// settledAt is what is settled at all shards of a level's bucket.
+func (st *settlement) settledAt(level int) api.Amounts {
+	var sum api.Amounts
+	for from, to := range st.lease.buckets() {
+		if level < from || level >= to {
+			continue
+		}
+		for _, part := range st.levels[from:to] {
+			for _, a := range part {
+				before, _ := sum.Get(a.Name)
+				sum = append(slices.DeleteFunc(sum, func(b api.Amount) bool { return b.Name == a.Name }), api.Amount{Name: a.Name, Tokens: before + a.Tokens})
+			}
+		}
+	}
+	return sum
 }

@@ -1,16 +1,21 @@
 package admission
 
 import (
+	"context"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
+	"github.com/tidegate/tidegate/pkg/keys"
 )
 
 const tokens500 = `{"entity":"api-key-123","resource":"gpt-4","consume":{"rpm":1,"tpm":500}}`
@@ -190,26 +195,162 @@ func (w *world) remove(t *testing.T, entity, resource string) {
 	require.NoError(t, err)
 }
 
-// A token of a key that was made meanwhile is good; while the keys cannot be
-// read again, it is not called forged.
+// Tokens of a key that was made meanwhile are good, also when many come at once;
+// while the keys cannot be read again, they are not called forged.
 func TestLeasesOfANewKey(t *testing.T) {
 	w := tpmWorld(t)
 	n := w.node(t, Tuning{})
 	nc := w.connect(t)
-	lease := acquire(t, nc, tokens500).Lease
-	n.keyring.mu.Lock()
-	for id := range n.keyring.known {
-		delete(n.keyring.known, id)
+	leases := make([]string, 8)
+	for i := range leases {
+		leases[i] = acquire(t, nc, one).Lease
 	}
-	n.keyring.loadedAt -= reloadPause
+	n.keyring.mu.Lock()
+	clear(n.keyring.known)
 	n.keyring.mu.Unlock()
 	always(n, fault.Fault{Kind: fault.Unreachable}, "Query")
-	for range 2 { // the attempt to read the keys, and before the next one
-		require.Equal(t, api.CodeUnavailable, refused(t, nc, api.VerbRelease, releaseBody(lease), 3*time.Second).Code)
-	}
+	require.Equal(t, api.CodeUnavailable, refused(t, nc, api.VerbRelease, releaseBody(leases[0]), 3*time.Second).Code)
 	n.faults.Match(nil)
-	n.keyring.mu.Lock()
-	n.keyring.loadedAt -= reloadPause
-	n.keyring.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, lease := range leases {
+		wg.Go(func() { require.True(t, ask[api.ReleaseReply](t, nc, api.VerbRelease, releaseBody(lease)).Released) })
+	}
+	wg.Wait()
+	require.EqualValues(t, 0, w.consumed(t, "rpm"))
+}
+
+// A settlement that may be applied is not tried again in whole, whatever keeps
+// its debit from being written once more.
+func TestADoubtfulCreditIsNotGivenAgain(t *testing.T) {
+	w := tpmWorld(t)
+	n := w.node(t, Tuning{StoreTimeout: 150 * time.Millisecond})
+	nc := w.connect(t)
+	lease := acquire(t, nc, tokens500).Lease
+	acquire(t, nc, tokens500)
+	mixed := adjustBody(lease, `{"rpm":1,"tpm":-100}`)
+	var lost atomic.Bool
+	n.faults.Match(func(op string, _ []byte) fault.Fault {
+		switch {
+		case op == "UpdateItem" && lost.CompareAndSwap(false, true):
+			return fault.Fault{Kind: fault.ReplyLost}
+		case lost.Load():
+			return fault.Fault{Kind: fault.Unreachable}
+		}
+		return fault.Fault{}
+	})
+	require.Equal(t, api.CodeUnavailable, refused(t, nc, api.VerbAdjust, mixed, time.Second).Code)
+	require.EqualValues(t, 900, w.consumed(t, "tpm"))
+	n.faults.Match(nil)
+	send(t, nc, api.VerbAdjust, mixed, 3*time.Second)
+	require.EqualValues(t, 900, w.consumed(t, "tpm"), "given back once")
+}
+
+// A bucket that a node saw gone may have come back since, by another node.
+func TestCreditsOfABucketThatCameBack(t *testing.T) {
+	w := tpmWorld(t)
+	w.node(t, Tuning{})
+	nc := w.connect(t)
+	lease := acquire(t, nc, tokens500).Lease
+	w.remove(t, "api-key-123", "gpt-4")
 	require.True(t, ask[api.ReleaseReply](t, nc, api.VerbRelease, releaseBody(lease)).Released)
+	other := w.elsewhere(t)
+	other.node(t, Tuning{})
+	lease = acquire(t, other.connect(t), tokens500).Lease
+	require.True(t, ask[api.ReleaseReply](t, nc, api.VerbRelease, releaseBody(lease)).Released)
+	require.EqualValues(t, 0, w.consumed(t, "tpm"))
+}
+
+// What a settlement names and a node has not seen on the item may have been added
+// since, by another node.
+func TestSettlingALimitThatWasAddedElsewhere(t *testing.T) {
+	w := newWorld(t)
+	rpmPerDay(t, w, 10)
+	w.node(t, Tuning{})
+	nc := w.connect(t)
+	acquire(t, nc, one)
+	w.setLimits(t, api.LimitsTarget{Resource: "gpt-4"}, perDay("rpm", 10), perDay("tpm", 1000))
+	other := w.elsewhere(t)
+	other.node(t, Tuning{})
+	first, second := acquire(t, other.connect(t), tokens500).Lease, acquire(t, other.connect(t), tokens500).Lease
+	require.NotEmpty(t, ask[api.AdjustReply](t, nc, api.VerbAdjust, adjustBody(first, `{"tpm":9}`)).Lease)
+	require.EqualValues(t, 1009, w.consumed(t, "tpm"))
+	require.True(t, ask[api.ReleaseReply](t, nc, api.VerbRelease, releaseBody(second)).Released)
+	require.EqualValues(t, 509, w.consumed(t, "tpm"))
+}
+
+// Where the limits are gone but not yet the bucket, settlements that wait beside
+// refused acquires still count.
+func TestDebitsOfABucketWithoutLimits(t *testing.T) {
+	w := tpmWorld(t)
+	n := w.node(t, Tuning{})
+	nc := w.connect(t)
+	lease := acquire(t, nc, tokens500).Lease
+	require.NoError(t, w.limits.Delete(t.Context(), w.ns, api.Principal{}, api.LimitsDeleteRequest{LimitsTarget: api.LimitsTarget{Resource: "gpt-4"}}))
+	c := n.committer(keys.Bucket{Namespace: w.ns, Entity: "api-key-123", Resource: "gpt-4"})
+	c.outdated.Store(true)
+	gate, held := make(chan struct{}), make(chan struct{}) // the first resolution waits while others arrive
+	var first atomic.Bool
+	n.faults.Match(func(op string, _ []byte) fault.Fault {
+		if op == "BatchGetItem" && first.CompareAndSwap(false, true) {
+			close(held)
+			<-gate
+		}
+		return fault.Fault{}
+	})
+	var wg sync.WaitGroup
+	refusedAcquire := func() {
+		require.Equal(t, api.CodeNoLimits, refused(t, nc, api.VerbAcquire, tokens500, 3*time.Second).Code)
+	}
+	wg.Go(refusedAcquire)
+	<-held
+	wg.Go(refusedAcquire)
+	wg.Go(func() { ask[api.AdjustReply](t, nc, api.VerbAdjust, adjustBody(lease, `{"tpm":7}`)) })
+	require.Eventually(t, func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return len(c.queue) == 2
+	}, 5*time.Second, time.Millisecond)
+	close(gate)
+	wg.Wait()
+	require.EqualValues(t, 507, w.consumed(t, "tpm"))
+}
+
+// A debit is written also while no claim can be made; then the old token and the
+// new one together give back what was spent, and no more.
+func TestTokensOfAnUnclaimedDebit(t *testing.T) {
+	w := tpmWorld(t)
+	n := w.node(t, Tuning{})
+	nc := w.connect(t)
+	lease := acquire(t, nc, `{"entity":"api-key-123","resource":"gpt-4","consume":{"tpm":100}}`).Lease
+	acquire(t, nc, tokens500)
+	js, err := jetstream.New(nc)
+	require.NoError(t, err)
+	gone, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "GONE"})
+	require.NoError(t, err)
+	require.NoError(t, js.DeleteKeyValue(t.Context(), "GONE"))
+	reachable := n.claims
+	n.claims = &claims{kv: gone, pending: reachable.pending, now: reachable.now}
+	more := ask[api.AdjustReply](t, nc, api.VerbAdjust, adjustBody(lease, `{"tpm":50}`)).Lease
+	require.EqualValues(t, 650, w.consumed(t, "tpm"))
+	n.claims = reachable
+	for _, token := range []string{more, lease} {
+		require.True(t, ask[api.ReleaseReply](t, nc, api.VerbRelease, releaseBody(token)).Released)
+	}
+	require.EqualValues(t, 500, w.consumed(t, "tpm"))
+}
+
+// How a settlement ended is recorded also when its caller's time is up by then.
+func TestClaimsAreClosedAfterTheCallersTime(t *testing.T) {
+	w := newWorld(t)
+	n := w.node(t, Tuning{})
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	done := n.claims.take(t.Context(), "a.b.0", "hash")
+	n.closeClaim(over, done, nil, []byte(`{"released":true}`))
+	untried := n.claims.take(t.Context(), "a.b.1", "hash")
+	n.closeClaim(over, untried, []result{{err: errLate}}, nil)
+	require.Equal(t, claimDone, n.claims.take(t.Context(), done.key, "hash").state)
+	require.Eventually(t, func() bool {
+		return n.claims.take(t.Context(), untried.key, "hash").state == claimTaken
+	}, 5*time.Second, time.Millisecond)
 }

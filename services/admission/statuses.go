@@ -53,6 +53,35 @@ func (r *result) verdictOf(amounts api.Amounts) (statuses []api.LimitStatus, wai
 	return statuses, waitMs, allowed
 }
 
+// verdictOver is verdictOf over several levels: all limits of all levels, in how
+// many milliseconds all of them would hold what amounts ask, and whether they do.
+// States of different moments are looked at as of the latest of them: balances
+// only grow by themselves.
+func verdictOver(levels []*result, amounts api.Amounts) (statuses []api.LimitStatus, waitMs int64, allowed bool) {
+	now := levels[0].now
+	for _, l := range levels {
+		now = max(now, l.now)
+	}
+	allowed = true
+	for _, l := range levels {
+		l.now, l.later = now, nil
+		of, wait, holds := l.verdictOf(amounts)
+		statuses = append(statuses, of...)
+		waitMs, allowed = longer(waitMs, wait), allowed && holds
+	}
+	return statuses, waitMs, allowed
+}
+
+// holds reports whether all limits hold what amounts ask.
+func (r *result) holds(amounts api.Amounts) bool {
+	for i := range r.item.Limits {
+		if r.governed(i) && !r.pool(i).Holds(costOf(amounts, r.item.Limits[i].Name), r.now) {
+			return false
+		}
+	}
+	return true
+}
+
 // longer is the longer of two waits; never is the longest.
 func longer(a, b int64) int64 {
 	if a == neverMs || b == neverMs {

@@ -17,12 +17,16 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/trace"
 
+	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/internal/limits"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/internal/namespace"
+	"github.com/tidegate/tidegate/internal/storeclock"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -42,16 +46,26 @@ type world struct {
 	client *dynamodb.Client // beside all faults
 	nats   *server.Server
 	limits *limits.Store
-	ns     string // id of the default namespace
+	ns     string               // id of the default namespace
+	log    slog.Handler         // of nodes; nil: discarded
+	traces trace.TracerProvider // of nodes; nil: none
+	now    func() time.Time
+	clock  func() storeclock.Source // of a node that starts now
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{table: "tidegate"}
+	return newWorldAt(t, &world{now: time.Now, clock: systemClock})
+}
+
+// newWorldAt is a world whose time is w's.
+func newWorldAt(t *testing.T, w *world) *world {
+	t.Helper()
+	w.table = "tidegate"
 	if endpoint := os.Getenv(otherEngine); endpoint != "" {
 		w.useEngine(endpoint)
 	} else {
-		engine := localdynamo.New(localdynamo.Options{Now: time.Now})
+		engine := localdynamo.New(localdynamo.Options{Now: w.now})
 		w.next = engine.HTTPClient()
 		w.config = func(c aws.HTTPClient) aws.Config { return localdynamo.Config(c, "us-east-1") }
 	}
@@ -60,22 +74,39 @@ func newWorld(t *testing.T) *world {
 	var err error
 	w.ns, err = namespace.NewRegistry(w.client, w.table).Ensure(t.Context(), api.DefaultNamespace)
 	require.NoError(t, err)
-	w.limits = limits.NewStore(w.client, w.table)
+	w.limits = limits.NewStore(w.client, w.table, audit.NewLog(w.client, w.table, func() (time.Time, error) { return w.now(), nil }))
 
-	w.nats, err = server.NewServer(&server.Options{
+	w.nats = startNATS(t)
+	return w
+}
+
+func startNATS(t *testing.T) *server.Server {
+	t.Helper()
+	s, err := server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
 	})
 	require.NoError(t, err)
-	w.nats.Start()
-	t.Cleanup(func() { w.nats.Shutdown(); w.nats.WaitForShutdown() })
-	require.True(t, w.nats.ReadyForConnections(10*time.Second))
-	return w
+	s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	require.True(t, s.ReadyForConnections(10*time.Second))
+	return s
+}
+
+// elsewhere is the same store behind another NATS server, so that a test chooses
+// which of two nodes it asks.
+func (w *world) elsewhere(t *testing.T) *world {
+	t.Helper()
+	other := *w
+	other.nats = startNATS(t)
+	return &other
 }
 
 // useEngine reaches an engine over loopback; a table of its own keeps the tests
 // apart that run at the same time.
 func (w *world) useEngine(endpoint string) {
-	w.next = &http.Transport{MaxIdleConnsPerHost: 64}
+	engine := &dated{next: &http.Transport{MaxIdleConnsPerHost: 64}}
+	engine.edit(func(h http.Header) { h.Set("Date", w.now().UTC().Format(http.TimeFormat)) }) // its own time is the machine's
+	w.next = engine
 	w.config = func(c aws.HTTPClient) aws.Config {
 		return aws.Config{
 			Region: "us-east-1", HTTPClient: c, BaseEndpoint: &endpoint,
@@ -88,7 +119,7 @@ func (w *world) useEngine(endpoint string) {
 // connect opens a caller's connection.
 func (w *world) connect(t *testing.T) *nats.Conn {
 	t.Helper()
-	nc, err := nats.Connect(w.nats.ClientURL())
+	nc, err := nats.Connect(w.nats.ClientURL(), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond))
 	require.NoError(t, err)
 	t.Cleanup(nc.Close)
 	return nc
@@ -102,11 +133,11 @@ type node struct {
 	stop    func() error // gracefully; the error of Run
 }
 
-func systemClock() Clock {
+func systemClock() storeclock.Source {
 	start := time.Now()
-	return func() Reading {
+	return func() storeclock.Reading {
 		now := time.Now()
-		return Reading{Wall: now.Round(0), Mono: now.Sub(start)}
+		return storeclock.Reading{Wall: now.Round(0), Mono: now.Sub(start)}
 	}
 }
 
@@ -117,13 +148,17 @@ func (w *world) node(t *testing.T, tuning Tuning) *node {
 
 func (w *world) nodeWith(t *testing.T, tuning Tuning, faults fault.Options) *node {
 	t.Helper()
-	faults.Next, faults.Now = w.next, time.Now
+	faults.Next, faults.Now = w.next, w.now
+	log := slog.New(slog.DiscardHandler)
+	if w.log != nil {
+		log = slog.New(w.log)
+	}
 	n := &node{faults: fault.New(faults), metrics: prometheus.NewRegistry()}
-	nc, err := nats.Connect(w.nats.ClientURL())
+	nc, err := nats.Connect(w.nats.ClientURL(), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond))
 	require.NoError(t, err)
 	n.Service, err = New(Config{
-		NATS: nc, DynamoDB: w.config(n.faults), Table: w.table, Clock: systemClock(),
-		Log: slog.New(slog.DiscardHandler), Metrics: n.metrics, Version: "0.0.0", Tuning: tuning,
+		NATS: nc, DynamoDB: w.config(n.faults), Table: w.table, Clock: w.clock(),
+		Log: log, Metrics: n.metrics, Version: "0.0.0", Tuning: tuning, Traces: w.traces,
 	})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -135,7 +170,12 @@ func (w *world) nodeWith(t *testing.T, tuning Tuning, faults fault.Options) *nod
 		<-done
 		return ended
 	}
-	t.Cleanup(func() { _ = n.stop() })
+	t.Cleanup(func() {
+		_ = n.stop()
+		if testutil.ToFloat64(n.Service.metrics.panics) > 0 {
+			t.Error("the node recovered from a panic")
+		}
+	})
 	select {
 	case <-n.Ready():
 	case <-done:
@@ -148,7 +188,7 @@ func (w *world) nodeWith(t *testing.T, tuning Tuning, faults fault.Options) *nod
 // unless a period in seconds is given.
 func (w *world) setLimits(t *testing.T, target api.LimitsTarget, ls ...api.Limit) {
 	t.Helper()
-	_, err := w.limits.Set(t.Context(), w.ns, api.LimitsSetRequest{LimitsTarget: target, Limits: ls})
+	_, err := w.limits.Set(t.Context(), w.ns, api.Principal{}, api.LimitsSetRequest{LimitsTarget: target, Limits: ls})
 	require.NoError(t, err)
 }
 

@@ -21,5 +21,7 @@
 // At one hot bucket, a service gets 52 % of the rate it would get if the answer
 // cost nothing, and one write unit pays for a thousand acquires. Measurements
 // that are compared take turns, so that a busy machine slows both alike.
+// BenchmarkPartition… also print a table: what was offered, admitted, throttled and
+// spent in each second.
 // Each benchmark has a file of its own; world_test.go is what they share.
 package bench

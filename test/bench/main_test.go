@@ -1,15 +1,18 @@
 package bench
 
 import (
+	"context"
 	"os"
-	"runtime/debug"
 	"testing"
+
+	"github.com/tidegate/tidegate/internal/daemon"
 )
 
-// TestMain collects garbage as rarely as the tidegate command does.
+// TestMain collects garbage as the tidegate command does.
 func TestMain(m *testing.M) {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(400)
-	}
-	os.Exit(m.Run())
+	ctx, stop := context.WithCancel(context.Background())
+	go daemon.PaceGC(ctx, os.Getenv("GOGC"))
+	code := m.Run()
+	stop()
+	os.Exit(code)
 }

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"runtime"
 	"strconv"
 	"testing"
@@ -14,10 +15,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/internal/limits"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/internal/namespace"
+	"github.com/tidegate/tidegate/internal/storeclock"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	tidegate "github.com/tidegate/tidegate/pkg/client"
@@ -34,6 +37,7 @@ const (
 type world struct {
 	tb     testing.TB
 	engine *localdynamo.Engine
+	store  http.RoundTripper // the engine, and what stands before it for everybody
 	nats   *server.Server
 	ns     string // id of the default namespace
 }
@@ -44,6 +48,7 @@ type world struct {
 func newWorld(tb testing.TB, own ...api.Limit) *world {
 	tb.Helper()
 	w := &world{tb: tb, engine: localdynamo.New(localdynamo.Options{Now: time.Now})}
+	w.store = w.engine.HTTPClient()
 	db := dynamodb.NewFromConfig(localdynamo.Config(w.engine.HTTPClient(), "us-east-1"))
 	require.NoError(tb, table.CreateTable(tb.Context(), db, table.DefaultName))
 	var err error
@@ -52,18 +57,25 @@ func newWorld(tb testing.TB, own ...api.Limit) *world {
 	if len(own) == 0 {
 		own = []api.Limit{ample("rpm"), ample("tpm")}
 	}
-	_, err = limits.NewStore(db, table.DefaultName).Set(tb.Context(), w.ns, api.LimitsSetRequest{
+	log := audit.NewLog(db, table.DefaultName, func() (time.Time, error) { return time.Now(), nil })
+	_, err = limits.NewStore(db, table.DefaultName, log).Set(tb.Context(), w.ns, api.Principal{}, api.LimitsSetRequest{
 		LimitsTarget: api.LimitsTarget{System: true}, Limits: own,
 	})
 	require.NoError(tb, err)
-	w.nats, err = server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: tb.TempDir(), NoLog: true, NoSigs: true,
-	})
-	require.NoError(tb, err)
-	w.nats.Start()
-	tb.Cleanup(func() { w.nats.Shutdown(); w.nats.WaitForShutdown() })
-	require.True(tb, w.nats.ReadyForConnections(10*time.Second))
+	w.startNATS()
 	return w
+}
+
+func (w *world) startNATS() {
+	w.tb.Helper()
+	var err error
+	w.nats, err = server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: w.tb.TempDir(), NoLog: true, NoSigs: true,
+	})
+	require.NoError(w.tb, err)
+	w.nats.Start()
+	w.tb.Cleanup(func() { w.nats.Shutdown(); w.nats.WaitForShutdown() })
+	require.True(w.tb, w.nats.ReadyForConnections(10*time.Second))
 }
 
 func ample(name string) api.Limit {
@@ -127,7 +139,7 @@ type node struct {
 func (w *world) node(latency time.Duration, tuning admission.Tuning) *node {
 	w.tb.Helper()
 	n := &node{tb: w.tb, metrics: prometheus.NewRegistry(), collected: make(chan struct{})}
-	o := fault.Options{Next: w.engine.HTTPClient(), Now: time.Now}
+	o := fault.Options{Next: w.store, Now: time.Now}
 	if latency > 0 {
 		o.Latency = fault.Fixed(latency)
 	}
@@ -135,14 +147,9 @@ func (w *world) node(latency time.Duration, tuning admission.Tuning) *node {
 	n.store = newTimed(n.calls)
 	nc, err := nats.Connect(w.nats.ClientURL())
 	require.NoError(w.tb, err)
-	start := time.Now()
 	service, err := admission.New(admission.Config{
 		NATS: nc, DynamoDB: localdynamo.Config(n.store, "us-east-1"), Table: table.DefaultName,
-		Clock: func() admission.Reading {
-			now := time.Now()
-			return admission.Reading{Wall: now.Round(0), Mono: now.Sub(start)}
-		},
-		Log: slog.New(slog.DiscardHandler), Metrics: n.metrics, Version: "0.0.0", Tuning: tuning,
+		Clock: clock(), Log: slog.New(slog.DiscardHandler), Metrics: n.metrics, Version: "0.0.0", Tuning: tuning,
 	})
 	require.NoError(w.tb, err)
 	runtime.AddCleanup(service, func(done chan struct{}) { close(done) }, n.collected)
@@ -164,6 +171,15 @@ func (w *world) node(latency time.Duration, tuning admission.Tuning) *node {
 		require.NoError(w.tb, err)
 	}
 	return n
+}
+
+// clock is this machine's.
+func clock() storeclock.Source {
+	start := time.Now()
+	return func() storeclock.Reading {
+		now := time.Now()
+		return storeclock.Reading{Wall: now.Round(0), Mono: now.Sub(start)}
+	}
 }
 
 // metric sums a metric of the node, of a histogram its sum, over the label sets

@@ -1,0 +1,33 @@
+package admission
+
+import (
+	"log/slog"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tidegate/tidegate/internal/archive"
+	"github.com/tidegate/tidegate/internal/archive/archivetest"
+)
+
+// An archive that cannot be read is refused at the start: an unknown bucket, no
+// permission. One that is away for now is not, for it is needed to admit nobody.
+func TestAnArchiveThatCannotBeRead(t *testing.T) {
+	objects := archivetest.New(t)
+	check := func(url string) error {
+		a, err := archive.Open(t.Context(), url, archive.Options{AWS: archivetest.AWS})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, a.Close()) }()
+		s := &Service{archive: a, log: slog.New(slog.DiscardHandler)}
+		return s.checkArchive(t.Context())
+	}
+	require.NoError(t, check(objects.URL(archivetest.Bucket)))
+	require.ErrorContains(t, check(objects.URL("another-bucket")), "NoSuchBucket")
+	objects.Each(func(*http.Request) archivetest.Fault { return archivetest.Denied })
+	require.ErrorContains(t, check(objects.URL(archivetest.Bucket)), "AccessDenied")
+	objects.Each(func(*http.Request) archivetest.Fault { return archivetest.Failed })
+	require.NoError(t, check(objects.URL(archivetest.Bucket)))
+	require.NoError(t, check("s3://bucket?region=us-east-1&endpoint=http://127.0.0.1:1"))
+	require.NoError(t, (&Service{}).checkArchive(t.Context()))
+}

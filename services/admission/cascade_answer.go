@@ -1,0 +1,200 @@
+package admission
+
+import (
+	"errors"
+	"time"
+
+	"github.com/tidegate/tidegate/internal/table"
+	"github.com/tidegate/tidegate/pkg/api"
+	"github.com/tidegate/tidegate/pkg/bucket"
+)
+
+// takeBackTime is how long a level that was spent from in vain is asked to take
+// the tokens back, while its shard is throttled.
+const takeBackTime = 10 * time.Second
+
+// takeBack gives back what levels have spent for an acquire that is not
+// admitted. A credit whose outcome is unknown is not repeated: its tokens stay
+// spent. It returns when all is given back, or when the answer is due; what is
+// left then ends before the node does.
+func (c *cascade) takeBack() {
+	var errands []errand
+	var spent []*level
+	for _, l := range c.levels {
+		if l.standing == standingSpent {
+			for i, part := range l.state.leaseLevels(c.req.Consume) {
+				spent = append(spent, l)
+				errands = append(errands, errand{l.shard(part.Shard), operation{settle: true, undo: i == 0, amounts: part.all()}})
+			}
+		}
+	}
+	if len(spent) == 0 {
+		return
+	}
+	service := c.service
+	done := make(chan []result, 1)
+	service.flights.Go(func() {
+		now := service.clock.Mono()
+		done <- together(errands, asker{id: c.id, span: c.span, received: now, deadline: now + takeBackTime, answerBy: now + takeBackTime})
+	})
+	due := time.NewTimer(c.answerBy() - service.clock.Mono())
+	defer due.Stop()
+	select {
+	case results := <-done:
+		for i, res := range results {
+			l := spent[i]
+			switch {
+			case l.state.others != nil:
+				l.standing = standingUnknown // to be looked at as a whole
+			case res.err == nil && res.item != nil:
+				l.state.item, l.state.now, l.state.later = res.item, res.now, nil
+			}
+		}
+	case <-due.C:
+	}
+}
+
+// admit answers with a lease over all levels.
+func (c *cascade) admit() {
+	reply := &api.AcquireReply{Allowed: true}
+	l := &lease{ID: c.service.nonce(), Namespace: c.namespaceID, Levels: make([]leaseLevel, 0, len(c.levels))}
+	for _, level := range c.levels {
+		l.At = max(l.At, level.state.now)
+		l.Levels = append(l.Levels, level.state.leaseLevels(c.req.Consume)...)
+		reply.Limits = append(reply.Limits, level.state.statuses(c.req.Consume)...)
+	}
+	var err error
+	if reply.Lease, err = c.service.keyring.signing().seal(l); err != nil {
+		c.refuse(asError(err))
+		return
+	}
+	c.respond(encode(reply))
+}
+
+// deny answers with how all levels stand, and when the same request would pass.
+// It reports false when, by now, it may pass: then nothing is answered.
+func (c *cascade) deny() (denied bool, err error) {
+	if sure, err := c.lookAtTheRest(); !sure || err != nil {
+		return false, err
+	}
+	states := make([]*result, len(c.levels))
+	for i, l := range c.levels {
+		states[i] = &l.state
+	}
+	statuses, wait, holds := verdictOver(states, c.req.Consume)
+	if holds {
+		return false, nil
+	}
+	c.acquisition.deny(&api.AcquireReply{RetryAfterMs: wait, Never: wait == neverMs, Limits: statuses})
+	return true, nil
+}
+
+// lookAtTheRest brings the state of the levels that a denial has to tell of and
+// that is not known, or too old: one read per second and bucket at most. It
+// reports false when a level's settings have changed.
+func (c *cascade) lookAtTheRest() (sure bool, err error) {
+	var rest []*level
+	var errands []errand
+	for _, l := range c.levels {
+		switch l.standing {
+		case standingSpent, standingRefused, standingShort:
+			continue
+		case standingAmple:
+			if state, age, ok := l.sighted(l.state.now, l.settings); ok && age <= maxDenialAge {
+				l.state = state
+				continue
+			}
+		case standingUnknown, standingDoubtful, standingMoved, standingFailed:
+		}
+		rest = append(rest, l)
+		errands = append(errands, errand{l.committer, operation{look: true}})
+	}
+	sure = true
+	for i, res := range together(errands, c.asker()) {
+		if res.err != nil && !isNoLimits(res.err) {
+			return false, res.err
+		}
+		sure = sure && res.err == nil && res.settings.Fingerprint == rest[i].settings.Fingerprint
+		rest[i].state = res
+	}
+	return sure, nil
+}
+
+func isNoLimits(err error) bool {
+	var refusal *api.Error
+	return errors.As(err, &refusal) && refusal.Code == api.CodeNoLimits
+}
+
+// failure is what to tell of levels that failed: that the store is the reason
+// before everything else, because then tokens may be spent.
+func (c *cascade) failure() error {
+	var failure error
+	for _, l := range c.levels {
+		if l.standing != standingFailed {
+			continue
+		}
+		if failure == nil || asError(l.state.err).Code == api.CodeUnavailable {
+			failure = l.state.err
+		}
+	}
+	return failure
+}
+
+// leaseLevels is what a lease says of a bucket that an acquire of amounts spent
+// from, shard by shard. What was taken from several of them in parts of tokens is
+// held in whole ones, no more in sum.
+func (r *result) leaseLevels(amounts api.Amounts) []leaseLevel {
+	whole := r.leaseLevel(amounts)
+	if r.gathered == nil {
+		return []leaseLevel{whole}
+	}
+	levels := make([]leaseLevel, len(r.gathered))
+	for i := range levels {
+		part := &r.gathered[i]
+		levels[i] = whole
+		levels[i].Shard, levels[i].Count = part.Key.Shard, part.Level
+		levels[i].Held = make([]heldTokens, len(whole.Held))
+	}
+	for n, h := range whole.Held {
+		var taken, held int64 // milli, tokens
+		for i := range levels {
+			taken += consumedOf(&r.gathered[i], h.Limit)
+			tokens := bucket.Floor(taken) - held
+			held += tokens
+			levels[i].Held[n] = heldTokens{Limit: h.Limit, Tokens: tokens}
+		}
+	}
+	return levels
+}
+
+// consumedOf is what a write takes of a limit, in millitokens.
+func consumedOf(c *table.Commit, limit string) int64 {
+	for i := range c.Limits {
+		if c.Limits[i].Name == limit {
+			return c.Limits[i].Consumed
+		}
+	}
+	return 0
+}
+
+// leaseLevel is what a lease says of a level that an acquire of amounts spent from.
+func (r *result) leaseLevel(amounts api.Amounts) leaseLevel {
+	level := leaseLevel{
+		Entity:   r.item.Key.Entity,
+		Resource: r.item.Key.Resource,
+		Shard:    r.item.Key.Shard,
+		Count:    r.item.Level,
+		Held:     make([]heldTokens, 0, len(r.item.Limits)),
+	}
+	for i := range r.item.Limits {
+		if r.governed(i) {
+			name := r.item.Limits[i].Name
+			tokens, _ := amounts.Get(name)
+			level.Held = append(level.Held, heldTokens{Limit: name, Tokens: tokens})
+		}
+	}
+	if _, override := baseResource(level.Resource); override {
+		level.Brought = broughtTo(r.item)
+	}
+	return level
+}

@@ -1,0 +1,94 @@
+package admission
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tidegate/tidegate/pkg/api"
+)
+
+// An entity that gets a parent or a cascade after its bucket exists is obeyed
+// by every node at once, and so is the end of it.
+func TestAChangedFamilyReachesEveryNode(t *testing.T) {
+	w := newWorld(t)
+	w.setLimits(t, api.LimitsTarget{System: true}, perDay("rpm", 1_000_000))
+	first, second := w.node(t, Tuning{}), w.node(t, Tuning{})
+	nc := w.connect(t)
+	const spend = `{"entity":"api-key-123","resource":"gpt-4","consume":{"rpm":1}}`
+	for range 8 { // so that both nodes know the bucket
+		acquire(t, nc, spend)
+	}
+	for _, step := range []struct {
+		verb    api.Verb
+		body    string
+		parent  string
+		cascade bool
+	}{
+		{api.VerbEntityCreate, `{"entity":"acme"}`, "", false},
+		{api.VerbEntityCreate, `{"entity":"api-key-123","parent":"acme"}`, "acme", false},
+		{api.VerbEntityUpdate, `{"entity":"api-key-123","cascade":true}`, "acme", true},
+		{api.VerbEntityUpdate, `{"entity":"api-key-123","parent":""}`, "", false},
+		{api.VerbEntityUpdate, `{"entity":"api-key-123","parent":"acme"}`, "acme", false},
+		{api.VerbEntityDelete, `{"entity":"api-key-123"}`, "", false},
+	} {
+		ask[json.RawMessage](t, nc, step.verb, step.body)
+		for _, n := range []*node{first, second} {
+			require.Eventually(t, func() bool {
+				acquire(t, nc, spend)
+				item := w.item(t, "api-key-123", "gpt-4")
+				return item.Parent == step.parent && item.Cascade == step.cascade && !n.knowsOutdated()
+			}, time.Second, time.Millisecond, "%s", step.body)
+		}
+	}
+}
+
+// knowsOutdated reports whether the node has yet to look again at a bucket.
+func (n *node) knowsOutdated() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, c := range n.buckets.Values() {
+		if c.isOutdated() {
+			return true
+		}
+	}
+	return false
+}
+
+// Who asks is told by the header that the server writes, and is verified only
+// where callers cannot write it.
+func TestAuditEventsSayWhoAsked(t *testing.T) {
+	const header = `{"acc":"OPS","user":"alice","rtt":1}`
+	for name, c := range map[string]struct {
+		trusted bool
+		header  string
+		want    api.Principal
+	}{
+		"trusted":        {true, header, api.Principal{User: "alice", Account: "OPS", Verified: true}},
+		"not trusted":    {false, header, api.Principal{User: "alice", Account: "OPS"}},
+		"none":           {true, "", api.Principal{}},
+		"names nobody":   {true, `{"rtt":1}`, api.Principal{}},
+		"cannot be read": {true, "alice", api.Principal{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			n := w.node(t, Tuning{})
+			n.trustInfo = c.trusted // before the first request
+			nc := w.connect(t)
+			m := nats.NewMsg(api.Subject(api.DefaultNamespace, api.VerbEntityCreate))
+			m.Data = []byte(`{"entity":"acme"}`)
+			if c.header != "" {
+				m.Header.Set(api.HeaderRequestInfo, c.header)
+			}
+			reply, err := nc.RequestMsg(m, 5*time.Second)
+			require.NoError(t, err)
+			require.Empty(t, reply.Header.Get(api.HeaderErrorCode), string(reply.Data))
+			events := ask[api.AuditListReply](t, nc, api.VerbAuditList, `{}`).Events
+			require.Len(t, events, 1)
+			require.Equal(t, c.want, events[0].Who)
+		})
+	}
+}

@@ -1,0 +1,333 @@
+package admission
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/localdynamo/fault"
+	"github.com/tidegate/tidegate/pkg/api"
+	"github.com/tidegate/tidegate/pkg/events"
+	"github.com/tidegate/tidegate/pkg/keys"
+)
+
+// feed is the change feed as a relay fills it.
+type feed struct {
+	js jetstream.JetStream
+	n  int
+}
+
+func (w *world) feed(t *testing.T) *feed {
+	t.Helper()
+	f := &feed{}
+	var err error
+	f.js, err = jetstream.New(w.connect(t))
+	require.NoError(t, err)
+	_, err = consume.EnsureFeed(t.Context(), f.js, consume.Retention{})
+	require.NoError(t, err)
+	return f
+}
+
+// tell publishes an event.
+func (f *feed) tell(t *testing.T, e *events.Event) {
+	t.Helper()
+	f.n++
+	var err error
+	e.Position, err = events.NewPosition("2026-11-21T08:00:00.000", strconv.Itoa(f.n))
+	require.NoError(t, err)
+	data, err := events.Encode(e)
+	require.NoError(t, err)
+	f.send(t, events.Subject(e.Kind(), events.Lane(e.Key)), data)
+}
+
+func (f *feed) send(t *testing.T, subject string, data []byte) {
+	t.Helper()
+	_, err := f.js.Publish(t.Context(), subject, data)
+	require.NoError(t, err)
+}
+
+// config is the news that a config item has other limits.
+func config(key keys.Item) *events.Event {
+	limit := func(n int64) *events.Config {
+		return &events.Config{Limits: []events.ConfigLimit{{Name: "rpm", Capacity: n, RefillAmount: n, RefillPeriodSeconds: 60}}}
+	}
+	return &events.Event{Key: key, Config: &events.Change[events.Config]{Old: limit(1), New: limit(2)}}
+}
+
+// follower is a node that follows the feed.
+func (w *world) follower(t *testing.T) *node {
+	t.Helper()
+	n := w.node(t, Tuning{FeedHeartbeat: minHeartbeat})
+	n.follows(t)
+	return n
+}
+
+func (n *node) follows(t *testing.T) {
+	t.Helper()
+	require.Eventually(t, n.following.Load, 30*time.Second, time.Millisecond, "the node does not follow the feed")
+}
+
+// outdated reports whether the node resolves the bucket again, when next asked.
+func (n *node) outdated(entity, resource string, ns string) bool {
+	return n.committer(keys.Bucket{Namespace: ns, Entity: entity, Resource: resource}).isOutdated()
+}
+
+// What another writer of the table changes binds as soon as the feed tells of it:
+// here nobody broadcasts anything.
+func TestWhatAnotherWriterChangesBinds(t *testing.T) {
+	w := newWorld(t)
+	f := w.feed(t)
+	nodes := []*node{w.follower(t), w.follower(t)}
+	nc := w.connect(t)
+	const entity, resource = "api-key-123", "gpt-4"
+	targets := []api.LimitsTarget{{System: true}, {Resource: resource}, {Entity: entity}, {Entity: entity, Resource: resource}}
+	w.setLimits(t, targets[0], perDay("rpm", 1000))
+	for i, key := range []keys.Item{
+		keys.SystemConfig{Namespace: w.ns},
+		keys.ResourceConfig{Namespace: w.ns, Resource: resource},
+		keys.EntityConfig{Namespace: w.ns, Entity: entity, Resource: keys.DefaultResource},
+		keys.EntityConfig{Namespace: w.ns, Entity: entity, Resource: resource},
+	} {
+		for _, n := range nodes {
+			require.True(t, n.acquireAt(t, nc, one).Allowed)
+		}
+		w.setLimits(t, targets[i], perDay("rpm", int64(100-i)))
+		f.tell(t, config(key))
+		for _, n := range nodes {
+			require.Eventually(t, func() bool { return n.acquireAt(t, nc, one).Limits[0].Capacity == int64(100-i) },
+				10*time.Second, time.Millisecond, "%T", key)
+		}
+	}
+}
+
+// A changed parent, or whether an entity cascades, concerns its buckets; its name
+// does not.
+func TestEntitiesAndNamespacesInTheFeed(t *testing.T) {
+	w := newWorld(t)
+	f, nc := w.feed(t), w.connect(t)
+	rpmPerDay(t, w, 10)
+	n := w.follower(t)
+	require.True(t, n.acquireAt(t, nc, one).Allowed)
+	change := func(old, after *events.Entity) {
+		t.Helper()
+		f.tell(t, &events.Event{Key: keys.Entity{Namespace: w.ns, ID: "api-key-123"}, Entity: &events.Change[events.Entity]{Old: old, New: after}})
+		f.tell(t, config(keys.SystemConfig{Namespace: "BBBBBBBBBBE"})) // the next change, of which it is known when it was heard
+	}
+	heard := uint64(0)
+	settled := func(more uint64) {
+		t.Helper()
+		heard += more
+		require.Eventually(t, func() bool { return n.news.heard.Load() == heard }, 10*time.Second, time.Millisecond)
+	}
+	heard = n.news.heard.Load()
+	change(&events.Entity{Name: "before", Version: 1}, &events.Entity{Name: "after", Version: 2})
+	settled(1)
+	require.False(t, n.outdated("api-key-123", "gpt-4", w.ns), "a name concerns nobody")
+	change(&events.Entity{}, &events.Entity{Parent: "acme"})
+	settled(2)
+	require.True(t, n.outdated("api-key-123", "gpt-4", w.ns))
+
+	same := &events.Config{Limits: []events.ConfigLimit{{Name: "rpm", Capacity: 1, RefillAmount: 1, RefillPeriodSeconds: 60}}}
+	versioned := *same
+	versioned.Version++
+	f.tell(t, &events.Event{Key: keys.SystemConfig{Namespace: w.ns}, Config: &events.Change[events.Config]{Old: same, New: &versioned}})
+	f.tell(t, config(keys.SystemConfig{Namespace: "BBBBBBBBBBE"}))
+	settled(1)
+
+	_, err := n.namespaces.Lookup(t.Context(), api.DefaultNamespace)
+	require.NoError(t, err)
+	f.tell(t, &events.Event{Key: keys.NamespaceName{Name: api.DefaultNamespace}, Namespace: &events.Change[events.Namespace]{
+		Old: &events.Namespace{ID: w.ns}, New: &events.Namespace{ID: w.ns, DeletedMs: 1},
+	}})
+	require.Eventually(t, func() bool {
+		_, known := n.namespaces.Cached(api.DefaultNamespace)
+		return !known
+	}, 10*time.Second, time.Millisecond)
+}
+
+// What this release cannot read may concern everything.
+func TestAnUnreadableChangeConcernsEverything(t *testing.T) {
+	w := newWorld(t)
+	f := w.feed(t)
+	n := w.follower(t)
+	before := testutil.ToFloat64(n.Service.metrics.renewals)
+	f.send(t, events.Subject(events.KindConfig, 0), []byte(`{"v":2,"kind":"config"}`))
+	require.Eventually(t, func() bool { return testutil.ToFloat64(n.Service.metrics.renewals) == before+1 }, 10*time.Second, time.Millisecond)
+}
+
+// A node needs no feed. When there is one, it follows it; and what was changed
+// before that is read again.
+func TestANodeWithoutAFeed(t *testing.T) {
+	w := newWorld(t)
+	rpmPerDay(t, w, 10)
+	n := w.node(t, Tuning{FeedHeartbeat: minHeartbeat})
+	nc := w.connect(t)
+	require.EqualValues(t, 10, n.acquireAt(t, nc, one).Limits[0].Capacity)
+	rpmPerDay(t, w, 9)
+	require.EqualValues(t, 10, n.acquireAt(t, nc, one).Limits[0].Capacity, "it has not heard of that")
+	require.False(t, n.following.Load())
+	w.feed(t)
+	n.follows(t)
+	require.EqualValues(t, 9, n.acquireAt(t, nc, one).Limits[0].Capacity)
+}
+
+// Changes may have been made while NATS was away, or while the server had no
+// consumer for the node: all is read again, and the feed is followed anew.
+func TestWhatWasMissedIsReadAgain(t *testing.T) {
+	w := newWorld(t)
+	dir := t.TempDir()
+	start := func(port int) *server.Server {
+		s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: dir, NoLog: true, NoSigs: true})
+		require.NoError(t, err)
+		s.Start()
+		require.True(t, s.ReadyForConnections(10*time.Second))
+		return s
+	}
+	w.nats = start(server.RANDOM_PORT)
+	t.Cleanup(func() { w.nats.Shutdown(); w.nats.WaitForShutdown() })
+	f := w.feed(t)
+	rpmPerDay(t, w, 100)
+	n := w.follower(t)
+	nc := w.connect(t)
+	capacity := func() int64 { return n.acquireAt(t, nc, one).Limits[0].Capacity }
+	require.EqualValues(t, 100, capacity())
+
+	for _, c := range []struct {
+		what string
+		lose func()
+	}{
+		{"NATS restarts", func() {
+			port := w.nats.Addr().(*net.TCPAddr).Port
+			w.nats.Shutdown()
+			w.nats.WaitForShutdown()
+			rpmPerDay(t, w, 99)
+			w.nats = start(port)
+			f = w.feed(t)
+		}},
+		{"the consumer is gone", func() {
+			stream, err := f.js.Stream(t.Context(), events.StreamName)
+			require.NoError(t, err)
+			for c := range stream.ListConsumers(t.Context()).Info() {
+				require.NoError(t, stream.DeleteConsumer(t.Context(), c.Name))
+			}
+			rpmPerDay(t, w, 98)
+		}},
+	} {
+		before := testutil.ToFloat64(n.Service.metrics.renewals)
+		c.lose()
+		require.Eventually(t, func() bool { return testutil.ToFloat64(n.Service.metrics.renewals) > before }, 30*time.Second, time.Millisecond, c.what)
+		n.follows(t)
+	}
+	require.EqualValues(t, 98, capacity())
+	rpmPerDay(t, w, 97)
+	f.tell(t, config(keys.SystemConfig{Namespace: w.ns}))
+	require.Eventually(t, func() bool { return capacity() == 97 }, 10*time.Second, time.Millisecond)
+}
+
+// An event, or a heartbeat, that does not follow the one before tells of others
+// that were lost.
+func TestAGapIsNoticed(t *testing.T) {
+	n := newWorld(t).node(t, Tuning{})
+	key := keys.SystemConfig{Namespace: "AAAAAAAAAAA"}
+	e := config(key)
+	e.Position, _ = events.NewPosition("2026-11-21T08:00:00.000", "1")
+	data, err := events.Encode(e)
+	require.NoError(t, err)
+	event := func(sequence int) *nats.Msg {
+		return &nats.Msg{
+			Subject: events.Subject(events.KindConfig, 0), Sub: &nats.Subscription{}, Data: data,
+			Reply: fmt.Sprintf("$JS.ACK.%s.c.1.%d.%d.1763712000000000000.0", events.StreamName, 100+sequence, sequence),
+		}
+	}
+	heartbeat := func(last string) *nats.Msg {
+		return &nats.Msg{Header: nats.Header{headerStatus: {statusHeartbeat}, headerLastConsumer: {last}}}
+	}
+	for name, c := range map[string]struct {
+		messages []*nats.Msg
+		broken   bool
+	}{
+		"in order":                {[]*nats.Msg{heartbeat("0"), event(1), event(2), heartbeat("2")}, false},
+		"the first is missing":    {[]*nats.Msg{event(2)}, true},
+		"one in between":          {[]*nats.Msg{event(1), event(3)}, true},
+		"one comes again":         {[]*nats.Msg{event(1), event(1)}, true},
+		"the last":                {[]*nats.Msg{event(1), heartbeat("2")}, true},
+		"the consumer is deleted": {[]*nats.Msg{{Header: nats.Header{headerStatus: {"409"}}}}, true},
+	} {
+		tail := &tail{node: n.Service, broken: make(chan error, 1)}
+		for _, m := range c.messages {
+			tail.take(m)
+		}
+		require.Equal(t, c.broken, len(tail.broken) > 0, name)
+	}
+}
+
+// A feed is silent after several heartbeats in a row without a message, and not
+// because one came late.
+func TestSilenceIsNoticed(t *testing.T) {
+	n := newWorld(t).node(t, Tuning{})
+	tail := &tail{node: n.Service, broken: make(chan error, 1)}
+	heartbeat := &nats.Msg{Header: nats.Header{headerStatus: {statusHeartbeat}, headerLastConsumer: {"0"}}}
+	for range 3 {
+		for range longestSilence {
+			require.False(t, tail.silent())
+		}
+		tail.take(heartbeat)
+	}
+	for range longestSilence + 1 { // the first tick still has the message
+		require.False(t, tail.silent())
+	}
+	require.True(t, tail.silent())
+	require.Empty(t, tail.broken)
+}
+
+// A node that stops hears of changes for as long as it answers.
+func TestANodeThatStopsHearsOfChanges(t *testing.T) {
+	w := newWorld(t)
+	rpmPerDay(t, w, 10)
+	f := w.feed(t)
+	n := w.follower(t)
+	nc := w.connect(t)
+	acquire(t, nc, one)
+	hold, held := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	n.faults.Match(func(operation string, _ []byte) fault.Fault {
+		if operation == "UpdateItem" {
+			once.Do(func() { close(held) })
+			<-hold
+		}
+		return fault.Fault{}
+	})
+	answers := make(chan *nats.Msg, 1)
+	go func() {
+		m, _ := nc.Request(api.Subject(api.DefaultNamespace, api.VerbAcquire), []byte(one), 30*time.Second)
+		answers <- m
+	}()
+	<-held
+	stopped := make(chan error)
+	go func() { stopped <- n.stop() }()
+	require.Eventually(t, func() bool { // it takes no more requests
+		_, err := nc.Request(api.Subject(api.DefaultNamespace, api.VerbStatus), []byte(`{"entity":"api-key-123","resource":"gpt-4"}`), time.Second)
+		return err != nil
+	}, 10*time.Second, time.Millisecond)
+	heard := n.news.heard.Load()
+	f.tell(t, config(keys.SystemConfig{Namespace: w.ns}))
+	require.Eventually(t, func() bool { return n.news.heard.Load() == heard+1 }, 10*time.Second, time.Millisecond, "the feed")
+	body, err := json.Marshal(api.LimitsTarget{System: true})
+	require.NoError(t, err)
+	require.NoError(t, nc.Publish(api.ConfigSubject(api.DefaultNamespace), body))
+	require.Eventually(t, func() bool { return n.news.heard.Load() == heard+2 }, 10*time.Second, time.Millisecond, "the broadcast")
+	close(hold)
+	require.NoError(t, <-stopped)
+	require.NotNil(t, <-answers)
+}

@@ -1,0 +1,80 @@
+package admission
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/pkg/api"
+	"github.com/tidegate/tidegate/pkg/bucket"
+)
+
+// manual is a time that passes when a test says so.
+type manual struct{ elapsed atomic.Int64 } // nanoseconds since manualStart
+
+func manualStart() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
+
+func (m *manual) now() time.Time { return manualStart().Add(time.Duration(m.elapsed.Load())) }
+
+func (m *manual) instant() bucket.Instant { return bucket.At(m.now()) }
+
+func (m *manual) pass(d time.Duration) { m.elapsed.Add(int64(d)) }
+
+// clock is one whose wall time is ahead by so much.
+func (m *manual) clock(ahead time.Duration) storeclock.Source {
+	return func() storeclock.Reading {
+		elapsed := time.Duration(m.elapsed.Load())
+		return storeclock.Reading{Wall: manualStart().Add(elapsed + ahead), Mono: time.Hour + elapsed}
+	}
+}
+
+// newManualWorld is a world on a manual time.
+func newManualWorld(t *testing.T) (*world, *manual) {
+	t.Helper()
+	m := new(manual)
+	return newWorldAt(t, &world{now: m.now, clock: func() storeclock.Source { return m.clock(0) }}), m
+}
+
+// spend acquires tokens of rpm at a node, past NATS.
+func (n *node) spend(w *world, entity string, tokens int64) result {
+	return n.do(w, entity, operation{amounts: api.Amounts{{Name: "rpm", Tokens: tokens}}})
+}
+
+// do asks the committer that stands for a bucket.
+func (n *node) do(w *world, entity string, op operation) result {
+	return n.doAt(errand{n.committer(w.bucketKey(entity)), op})[0]
+}
+
+func (n *node) doAt(errands ...errand) []result {
+	now := n.clock.Mono()
+	return together(errands, asker{received: now, deadline: now + 5*time.Second, answerBy: now + 5*time.Second})
+}
+
+// give settles what an acquire spent, at any node, times so much per token spent:
+// −1 gives back all of it.
+func (n *node) give(w *world, entity string, spent result, amounts api.Amounts, factor int64) []result {
+	var errands []errand
+	for _, part := range spent.leaseLevels(amounts) {
+		key := w.bucketKey(entity)
+		key.Shard = part.Shard
+		var settled api.Amounts
+		for _, a := range part.all() {
+			settled = append(settled, api.Amount{Name: a.Name, Tokens: -a.Tokens * factor})
+		}
+		if len(settled) > 0 {
+			errands = append(errands, errand{n.committer(key), operation{settle: true, amounts: settled}})
+		}
+	}
+	return n.doAt(errands...)
+}
+
+// admits reports whether a spend was admitted; a denial is the only other outcome.
+func admits(t *testing.T, res result) bool {
+	t.Helper()
+	require.NoError(t, res.err)
+	require.Contains(t, []verdict{verdictCommit, verdictDeny}, res.verdict)
+	return res.verdict == verdictCommit
+}
