@@ -1,0 +1,68 @@
+package relay
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/tidegate/tidegate/pkg/events"
+)
+
+// checkpoint is the content of a marker: up to where a stream shard is in the
+// feed.
+type checkpoint struct {
+	Stream   string `json:"stream"`             // ARN
+	Shard    string `json:"shard"`              // of the stream
+	Sequence string `json:"sequence,omitempty"` // of the last record, as DynamoDB writes it; empty while there was none
+	Closed   bool   `json:"closed,omitempty"`   // it was read to its end: its children may be read
+}
+
+// marker is a checkpoint in the feed.
+type marker struct {
+	checkpoint
+	number uint64    // in the feed: what the next marker is fenced by; 0: there is none yet
+	at     time.Time // when it was published
+}
+
+// loadMarker reads the marker of a stream shard. It may be out of date, for which
+// there is the fence.
+func loadMarker(ctx context.Context, feed jetstream.Stream, at source) (marker, error) {
+	m, err := lastMarker(ctx, feed, at.shard)
+	if err != nil {
+		return marker{}, err
+	}
+	if m.Stream != at.arn { // there is none, or a stream of old had a shard of that name
+		m.checkpoint = checkpoint{Stream: at.arn, Shard: at.shard}
+	}
+	return m, nil
+}
+
+// lastMarker is what the feed has of a stream shard of that name, the zero marker
+// where it has nothing.
+func lastMarker(ctx context.Context, feed jetstream.Stream, shard string) (marker, error) {
+	raw, err := feed.GetLastMsgForSubject(ctx, events.CheckpointSubject(shard))
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return marker{}, nil
+	case err != nil:
+		return marker{}, fmt.Errorf("read the checkpoint: %w", err)
+	}
+	m := marker{number: raw.Sequence, at: raw.Time}
+	if err := json.Unmarshal(raw.Data, &m.checkpoint); err != nil {
+		return marker{}, fmt.Errorf("the checkpoint of stream shard %s, message %d of the feed, is damaged: %w", shard, raw.Sequence, err)
+	}
+	return m, nil
+}
+
+// later reports whether a sequence number comes after another of the same stream
+// shard; any comes after none.
+func later(a, b string) bool {
+	if len(a) != len(b) {
+		return len(a) > len(b)
+	}
+	return a > b
+}

@@ -1,0 +1,83 @@
+package relay
+
+// stream is one of the table's change streams: a label, between one time that
+// streaming was enabled and the next.
+type stream struct {
+	arn    string
+	label  string
+	shards []streamShard
+}
+
+// streamShard is a part of a stream that is in order.
+type streamShard struct {
+	id     string
+	parent string // id; empty for none
+}
+
+// source names a stream shard among all streams.
+type source struct {
+	arn   string
+	label string
+	shard string
+}
+
+// readable are the stream shards that may be read now, of streams given in order
+// of their labels: those that are not done, but all that their items' earlier
+// changes may be in. That is the parent, and each shard of each older stream; one
+// that is not listed any more counts as done. What is done is asked of no shard
+// that has to wait in any case. The error is done's.
+func readable(streams []stream, done func(source) (bool, error)) (open []source, err error) {
+	for _, st := range streams {
+		behind, err := readableOf(st, done)
+		if err != nil {
+			return nil, err
+		}
+		if open = append(open, behind...); len(open) > 0 {
+			break // newer streams wait
+		}
+	}
+	return open, nil
+}
+
+func readableOf(st stream, done func(source) (bool, error)) (open []source, err error) {
+	listed := make(map[string]bool, len(st.shards))
+	for _, s := range st.shards {
+		listed[s.id] = true
+	}
+	for _, s := range st.shards {
+		if s.parent != "" && listed[s.parent] {
+			if over, err := done(source{st.arn, st.label, s.parent}); err != nil {
+				return nil, err
+			} else if !over {
+				continue
+			}
+		}
+		at := source{st.arn, st.label, s.id}
+		if over, err := done(at); err != nil {
+			return nil, err
+		} else if !over {
+			open = append(open, at)
+		}
+	}
+	return open, nil
+}
+
+// parentOf is the parent of a stream shard where it is listed no more, the zero
+// source of any other.
+func parentOf(streams []stream, at source) source {
+	for _, st := range streams {
+		if st.arn != at.arn {
+			continue
+		}
+		parent, listed := "", map[string]bool{}
+		for _, s := range st.shards {
+			if listed[s.id] = true; s.id == at.shard {
+				parent = s.parent
+			}
+		}
+		if parent != "" && !listed[parent] {
+			return source{st.arn, st.label, parent}
+		}
+	}
+	return source{}
+}

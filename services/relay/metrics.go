@@ -1,0 +1,136 @@
+package relay
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics of a relay.
+type metrics struct {
+	records  prometheus.Counter
+	outside  prometheus.Counter
+	batches  prometheus.Counter
+	fenced   prometheus.Counter
+	trimmed  prometheus.Counter
+	full     prometheus.Counter
+	dead     prometheus.Counter
+	failures prometheus.Counter
+	purged   prometheus.Gauge
+	shards   prometheus.Gauge
+	lags     *lags
+}
+
+func newMetrics(reg prometheus.Registerer, now func() time.Time) (*metrics, error) {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+	}
+	m := &metrics{
+		records:  counter("tidegate_relay_records_total", "Events that this relay published."),
+		outside:  counter("tidegate_relay_outside_total", "Records read that the feed does not carry."),
+		batches:  counter("tidegate_relay_batches_total", "Batches that this relay published, those of a mere checkpoint included."),
+		fenced:   counter("tidegate_relay_fenced_total", "Batches that were refused because another relay had published the records."),
+		trimmed:  counter("tidegate_relay_trimmed_total", "Times that changes were lost because DynamoDB keeps them no longer; alarm on any."),
+		full:     counter("tidegate_relay_feed_full_total", "Batches that were refused because the feed is full; they are tried again."),
+		dead:     counter("tidegate_relay_dead_letters_total", "Records that no event could be made of."),
+		failures: counter("tidegate_relay_failures_total", "Calls to DynamoDB and NATS that failed and are tried again."),
+		purged:   gauge("tidegate_relay_purged_sequence", "Number in the feed up to which every service has seen it, and this relay has dropped it."),
+		shards:   gauge("tidegate_relay_stream_shards", "Stream shards that this relay reads."),
+		lags:     &lags{now: now, of: map[string]*lag{}},
+	}
+	for _, c := range []prometheus.Collector{
+		m.records, m.outside, m.batches, m.fenced, m.trimmed, m.full, m.dead, m.failures, m.purged, m.shards, m.lags,
+	} {
+		if err := reg.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// lags collects how far the feed is behind each stream shard that is being read,
+// and so has no more label values than there are readers.
+type lags struct {
+	now func() time.Time
+
+	mu sync.Mutex
+	of map[string]*lag // by stream shard; guarded by mu
+}
+
+// lag is that of one stream shard.
+type lag struct {
+	mu sync.Mutex
+	at time.Time // all changes up to then are in the feed; guarded by mu
+}
+
+// until says that all changes up to a time are in the feed.
+func (l *lag) until(at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if at.After(l.at) {
+		l.at = at
+	}
+}
+
+func (l *lag) seconds(now time.Time) float64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return max(0, now.Sub(l.at).Seconds())
+}
+
+// follow begins to show the lag of a stream shard; nothing is known of it yet.
+func (l *lags) follow(shard string) *lag {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.of[shard] = &lag{at: l.now()}
+	return l.of[shard]
+}
+
+// leave ends what follow began.
+func (l *lags) leave(shard string, followed *lag) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.of[shard] == followed {
+		delete(l.of, shard)
+	}
+}
+
+func lagDescription() *prometheus.Desc {
+	return prometheus.NewDesc("tidegate_relay_lag_seconds",
+		"How old the newest change is that the feed has of a stream shard, as long as it has not all; the store dates changes in whole seconds.",
+		[]string{"stream_shard"}, nil)
+}
+
+// worst is the longest lag; 0 where nothing is read.
+func (l *lags) worst() float64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	worst := 0.0
+	for _, one := range l.of {
+		worst = max(worst, one.seconds(l.now()))
+	}
+	return worst
+}
+
+// reads is how many stream shards are being read.
+func (l *lags) reads() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.of)
+}
+
+// Describe implements prometheus.Collector.
+func (l *lags) Describe(to chan<- *prometheus.Desc) { to <- lagDescription() }
+
+// Collect implements prometheus.Collector.
+func (l *lags) Collect(to chan<- prometheus.Metric) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for shard, one := range l.of {
+		to <- prometheus.MustNewConstMetric(lagDescription(), prometheus.GaugeValue, one.seconds(l.now()), shard)
+	}
+}

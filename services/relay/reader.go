@@ -1,0 +1,295 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
+	"github.com/nats-io/nats.go"
+
+	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/pkg/events"
+)
+
+const (
+	// firstBackoff is the pause before what failed is tried again; it doubles.
+	firstBackoff = 20 * time.Millisecond
+	// pageBytes is how much DynamoDB puts into one page at most.
+	pageBytes = 1 << 20
+)
+
+// reader brings the records of one stream shard into the feed, for as long as it
+// is the relay's.
+//
+// It trusts nothing that it remembers but the marker: after any failure it reads
+// that and begins again behind it.
+type reader struct {
+	relay *Relay
+	at    source
+
+	// owned by run
+	loaded   bool   // mark is known
+	mark     marker // up to where the shard is in the feed
+	position string // sequence number up to where it was read: behind the mark there was nothing for the feed
+	iterator *string
+	horizon  bool // what was to be read next is gone: the oldest there is comes next
+	pause    time.Duration
+	marked   time.Time // when the mark was last known to be the position
+	lag      *lag
+	ahead    chan fetched // the page that iterator begins is being read; nil: it is not
+}
+
+// fetched is what a read of a stream shard brought.
+type fetched struct {
+	page *dynamodbstreams.GetRecordsOutput
+	at   time.Time // when it was asked for: the page has all there was by then, unless it is full
+	err  error
+}
+
+// run reads until ctx ends, or to the shard's end, which it then reports. A page
+// that was read is published even if ctx ends meanwhile.
+func (r *reader) run(ctx context.Context) (done bool) {
+	r.lag = r.relay.metrics.lags.follow(r.at.shard)
+	defer r.relay.metrics.lags.leave(r.at.shard, r.lag)
+	defer r.begin()
+	for ctx.Err() == nil {
+		begin := r.relay.cfg.Now()
+		full, err := r.runOnce(ctx)
+		switch {
+		case err != nil:
+			r.failed(ctx, err)
+		case r.mark.Closed:
+			return true
+		case !full:
+			r.pause = 0
+			pause(ctx, r.relay.tuning.Poll-r.relay.cfg.Now().Sub(begin))
+		default:
+			r.pause = 0
+		}
+	}
+	return false
+}
+
+// failed counts and logs what went wrong, and waits before the next attempt,
+// longer each time.
+func (r *reader) failed(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	m, log := r.relay.metrics, r.relay.cfg.Log.With("stream_shard", r.at.shard)
+	r.begin()
+	switch {
+	case errors.Is(err, context.Canceled):
+		// Only the relay aborts what it asks for: it is being stopped, and may not have
+		// come to this reader yet. Should it not be, the read is done again.
+		log.DebugContext(ctx, "a read was aborted", "error", err)
+	case errors.Is(err, errFenced):
+		m.fenced.Inc()
+		log.DebugContext(ctx, "another relay reads the same stream shard", "error", err)
+	case isExpired(err):
+		log.InfoContext(ctx, "reading goes on from the checkpoint", "error", err)
+	case isTrimmed(err):
+		r.horizon = true
+		r.relay.lost(ctx, r.at.shard, r.position, err)
+	case errors.Is(err, errFull):
+		m.full.Inc()
+		log.ErrorContext(ctx, "the relay waits", "error", err)
+	default:
+		m.failures.Inc()
+		log.WarnContext(ctx, "a stream shard is tried again", "error", err)
+	}
+	r.pause = min(max(firstBackoff, 2*r.pause), r.relay.tuning.MaxBackoff)
+	pause(ctx, r.pause)
+}
+
+// runOnce reads a page and publishes it; full says that there is more at once.
+func (r *reader) runOnce(ctx context.Context) (full bool, err error) {
+	if err := r.load(ctx); err != nil || r.mark.Closed {
+		return false, err
+	}
+	if r.iterator == nil {
+		behind := r.position
+		if r.horizon {
+			behind = ""
+		}
+		if r.iterator, err = r.relay.store.iterator(ctx, r.at, behind); err != nil {
+			return false, err
+		}
+	}
+	got := r.next(ctx)
+	if got.err != nil {
+		return false, got.err
+	}
+	r.horizon = false
+	r.iterator = got.page.NextShardIterator
+	if full = r.isFull(got.page); full && r.iterator != nil {
+		r.readAhead(ctx)
+	}
+	if err := r.relayPage(ctx, got.page); err != nil {
+		return false, err
+	}
+	if !full {
+		r.lag.until(got.at)
+	}
+	return full, nil
+}
+
+// next is the page that the iterator begins.
+func (r *reader) next(ctx context.Context) fetched {
+	if r.ahead == nil {
+		return r.relay.fetch(ctx, r.iterator)
+	}
+	got := <-r.ahead
+	r.ahead = nil
+	return got
+}
+
+func (r *Relay) fetch(ctx context.Context, iterator *string) fetched {
+	at := r.cfg.Now()
+	page, err := r.store.page(ctx, iterator, r.tuning.Page)
+	return fetched{page, at, err}
+}
+
+// readAhead reads the next page while the one before is published.
+func (r *reader) readAhead(ctx context.Context) {
+	ahead, iterator := make(chan fetched, 1), r.iterator
+	r.ahead = ahead
+	go func() { ahead <- r.relay.fetch(ctx, iterator) }() // next or begin waits for it
+}
+
+// begin forgets where it was; the next page is the one behind the marker, or
+// behind the position.
+func (r *reader) begin() {
+	if r.iterator = nil; r.ahead != nil {
+		<-r.ahead
+		r.ahead = nil
+	}
+}
+
+// load reads the marker, unless it is known.
+func (r *reader) load(ctx context.Context) error {
+	if r.loaded {
+		return nil
+	}
+	call, cancel := r.relay.request(ctx)
+	defer cancel()
+	m, err := loadMarker(call, r.relay.feed, r.at)
+	if err != nil {
+		return err
+	}
+	r.begin()
+	r.loaded, r.mark, r.position = true, m, m.Sequence
+	r.marked = r.relay.cfg.Now()
+	return nil
+}
+
+// isFull reports whether a page was so long that there is likely to be more.
+func (r *reader) isFull(page *dynamodbstreams.GetRecordsOutput) bool {
+	size := int64(0)
+	for i := range page.Records {
+		if d := page.Records[i].Dynamodb; d != nil && d.SizeBytes != nil {
+			size += *d.SizeBytes
+		}
+	}
+	return 2*len(page.Records) >= r.relay.tuning.Page || 2*size >= pageBytes
+}
+
+// relayPage publishes what a page has that is new. A page that comes again, or
+// overlaps the one before, has less.
+func (r *reader) relayPage(ctx context.Context, page *dynamodbstreams.GetRecordsOutput) error {
+	// What was read is published to its end, also while the relay is told to stop.
+	ctx = context.WithoutCancel(ctx)
+	messages := make([]*nats.Msg, 0, len(page.Records))
+	position, at := r.position, time.Time{}
+	for i := range page.Records {
+		record := &page.Records[i]
+		if record.Dynamodb == nil || record.Dynamodb.SequenceNumber == nil || !later(*record.Dynamodb.SequenceNumber, position) {
+			continue
+		}
+		m, err := r.message(ctx, record)
+		if err != nil {
+			return err
+		}
+		if m != nil {
+			messages = append(messages, m)
+		}
+		position = *record.Dynamodb.SequenceNumber
+		if record.Dynamodb.ApproximateCreationDateTime != nil {
+			at = *record.Dynamodb.ApproximateCreationDateTime
+		}
+	}
+	closed := page.NextShardIterator == nil
+	if r.isDue(len(messages), position, closed) {
+		if err := r.publish(ctx, messages, checkpoint{Stream: r.at.arn, Shard: r.at.shard, Sequence: position, Closed: closed}); err != nil {
+			return err
+		}
+	}
+	r.position = position
+	r.lag.until(at)
+	return nil
+}
+
+// isDue reports whether a batch is worth it: one of a mere marker is at a shard's
+// end, and now and then.
+func (r *reader) isDue(messages int, position string, closed bool) bool {
+	if messages > 0 || closed {
+		return true
+	}
+	return position != r.mark.Sequence && r.relay.cfg.Now().Sub(r.marked) >= r.relay.tuning.Checkpoint
+}
+
+func (r *reader) publish(ctx context.Context, messages []*nats.Msg, mark checkpoint) error {
+	r.relay.batches <- struct{}{}
+	defer func() { <-r.relay.batches }()
+	call, cancel := r.relay.request(ctx)
+	defer cancel()
+	number, err := publish(call, r.relay.cfg.NATS, messages, mark, r.mark.number)
+	if err != nil {
+		r.loaded = false // whatever became of it, the marker tells
+		return err
+	}
+	r.mark = marker{checkpoint: mark, number: number}
+	r.marked = r.relay.cfg.Now()
+	r.relay.metrics.batches.Inc()
+	r.relay.metrics.records.Add(float64(len(messages)))
+	return nil
+}
+
+// message is a record as it goes into the feed, nil for one that does not. One
+// that no event can be made of is put among the dead letters; the error is theirs.
+func (r *reader) message(ctx context.Context, from *types.Record) (*nats.Msg, error) {
+	record, err := recordOf(r.at.label, from)
+	var m *nats.Msg
+	if err == nil {
+		m, err = r.relay.message(&record)
+	}
+	switch {
+	case err != nil:
+		return nil, r.bury(ctx, &record, err)
+	case m == nil:
+		r.relay.metrics.outside.Inc()
+	}
+	return m, nil
+}
+
+// bury puts a record among the dead letters.
+func (r *reader) bury(ctx context.Context, record *record, reason error) error {
+	data, err := encodeExhibit(record, reason, r.relay.longest())
+	if err != nil {
+		return err
+	}
+	call, cancel := r.relay.request(ctx)
+	defer cancel()
+	err = r.relay.dead.Put(call, service, consume.Casualty{
+		// It was in no lane; replays of relays are in whichever.
+		Subject: events.ReplaySubject(service, 0), Mark: record.label + "/" + record.sequence, Data: data, Reason: reason,
+	})
+	if err != nil {
+		return err
+	}
+	r.relay.metrics.dead.Inc()
+	r.relay.cfg.Log.ErrorContext(ctx, "a record goes to the dead letters", "stream_shard", r.at.shard, "sequence", record.sequence, "reason", reason)
+	return nil
+}

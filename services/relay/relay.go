@@ -1,0 +1,198 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/sourcegraph/conc"
+
+	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/roster"
+	"github.com/tidegate/tidegate/internal/storecalls"
+	"github.com/tidegate/tidegate/pkg/api"
+)
+
+// service names the relays' group and their dead letters.
+const service = api.ServiceRelay
+
+// Config is what a relay needs.
+type Config struct {
+	NATS      *nats.Conn // the relay's own: it is closed when Run ends
+	DynamoDB  aws.Config
+	Table     string
+	Member    string // unique among the running relays
+	Version   string // semantic, for the list of services; 0.0.0 where empty
+	Now       func() time.Time
+	Log       *slog.Logger
+	Metrics   prometheus.Registerer
+	Retention consume.Retention // of the feed; the relay that starts last sets it
+	Tuning    Tuning
+}
+
+// Tuning are the sizes and times of a relay. Zero values mean the defaults.
+type Tuning struct {
+	Page           int           // records in one read and batch at most. Default and maximum 999
+	Poll           time.Duration // between two reads of a stream shard that has no more. Default 200 ms: DynamoDB allows 5 a second
+	Survey         time.Duration // how often a relay says that it lives, and looks for stream shards and who else does. Default 1 s
+	MemberTTL      time.Duration // how long it is believed to. Default 3 s
+	StoreTimeout   time.Duration // of one call to DynamoDB. Default 5 s
+	PublishTimeout time.Duration // of one request to NATS. Default 5 s
+	MaxBackoff     time.Duration // the longest pause before what failed is tried again. Default 5 s
+	Checkpoint     time.Duration // how old a place may get that only records outside of the feed were read since. Default 1 min
+	Purge          time.Duration // how often what all services have seen is dropped from the feed; far longer than a consumer takes to learn of a message. Default 30 s
+}
+
+func (t Tuning) withDefaults() Tuning {
+	for _, d := range []struct {
+		of    *time.Duration
+		value time.Duration
+	}{
+		{&t.Poll, 200 * time.Millisecond},
+		{&t.Survey, time.Second},
+		{&t.MemberTTL, 3 * time.Second},
+		{&t.StoreTimeout, 5 * time.Second},
+		{&t.PublishTimeout, 5 * time.Second},
+		{&t.MaxBackoff, 5 * time.Second},
+		{&t.Checkpoint, time.Minute},
+		{&t.Purge, 30 * time.Second},
+	} {
+		if *d.of <= 0 {
+			*d.of = d.value
+		}
+	}
+	if t.Page <= 0 || t.Page >= maxBatch {
+		t.Page = maxBatch - 1
+	}
+	return t
+}
+
+// parallelBatches is how many batches a relay publishes at once: enough to keep
+// the server busy, and few enough for its queue.
+const parallelBatches = 4
+
+// Relay is one of the relays of a table.
+type Relay struct {
+	cfg     Config
+	tuning  Tuning
+	store   *store
+	metrics *metrics
+	js      jetstream.JetStream
+	dead    *consume.DeadLetters
+	feed    jetstream.Stream // set by Run before anything reads it
+	batches chan struct{}    // holds one for each batch that is being published
+	ended   chan struct{}    // says that a reader has come to a shard's end
+	ready   chan struct{}
+}
+
+// New makes a relay. It does nothing until Run.
+func New(cfg Config) (*Relay, error) {
+	if cfg.NATS == nil || cfg.Table == "" || cfg.Member == "" || cfg.Now == nil || cfg.Log == nil || cfg.Metrics == nil {
+		return nil, errors.New("relay: NATS, Table, Member, Now, Log and Metrics are required")
+	}
+	js, err := jetstream.New(cfg.NATS)
+	if err != nil {
+		return nil, fmt.Errorf("relay: %w", err)
+	}
+	m, err := newMetrics(cfg.Metrics, cfg.Now)
+	if err != nil {
+		return nil, fmt.Errorf("relay: metrics: %w", err)
+	}
+	watched, err := storecalls.Watch(cfg.DynamoDB, storecalls.Options{Service: "relay", Metrics: cfg.Metrics, Mono: storecalls.Since(cfg.Now)})
+	if err != nil {
+		return nil, fmt.Errorf("relay: %w", err)
+	}
+	tuning := cfg.Tuning.withDefaults()
+	return &Relay{
+		cfg: cfg, tuning: tuning, store: newStore(watched, cfg.Table, tuning.StoreTimeout), metrics: m,
+		js: js, dead: consume.NewDeadLetters(js), batches: make(chan struct{}, parallelBatches),
+		ended: make(chan struct{}, 1), ready: make(chan struct{}),
+	}, nil
+}
+
+// Ready is closed once the relay has seen the table's streams and reads its part
+// of them.
+func (r *Relay) Ready() <-chan struct{} { return r.ready }
+
+// Run relays until ctx ends, then publishes what it has read, leaves the group
+// and closes the connection. Failures of DynamoDB and NATS are waited out; an
+// error means that the feed could not be opened to begin with. It returns when all
+// it started has ended.
+func (r *Relay) Run(ctx context.Context) error {
+	defer r.cfg.NATS.Close()
+	members, err := r.open(ctx)
+	if ctx.Err() != nil {
+		return nil // it was told to stop before it began
+	}
+	if err != nil {
+		return fmt.Errorf("relay: %w", err)
+	}
+	w := &watch{relay: r, members: members, living: []string{r.cfg.Member}, running: map[source]*running{}, done: map[source]bool{}}
+	leave, err := roster.Join(r.cfg.NATS, roster.Entry{
+		Service: service, Version: r.cfg.Version, Description: "Tidegate relay: changes of the table, into the change feed",
+		Status: r.status, Log: r.cfg.Log,
+	})
+	if err != nil {
+		return fmt.Errorf("relay: %w", err)
+	}
+	defer leave()
+	var replays conc.WaitGroup
+	replays.Go(func() { r.tryAgain(ctx) })
+	w.run(ctx)
+	replays.Wait()
+	return nil
+}
+
+// open opens the feed and joins the group.
+func (r *Relay) open(ctx context.Context) (members *consume.Members, err error) {
+	if r.feed, err = consume.EnsureFeed(ctx, r.js, r.cfg.Retention); err != nil {
+		return nil, err
+	}
+	if _, err := r.openReplays(ctx); err != nil { // before anybody asks whether replays are followed
+		return nil, err
+	}
+	return consume.Join(ctx, r.js, consume.Membership{
+		Service: service, Member: r.cfg.Member, TTL: r.tuning.MemberTTL, Replicas: r.cfg.Retention.Replicas,
+	})
+}
+
+// status is what there is to say of the relay now.
+func (r *Relay) status(ctx context.Context) api.ServiceStatus {
+	shards, lag := int64(r.metrics.lags.reads()), r.metrics.lags.worst()
+	s := api.ServiceStatus{Lanes: &shards, LagSeconds: &lag}
+	dead, err := r.dead.Count(ctx, service)
+	if err != nil {
+		s.Warning = "NATS does not tell: " + err.Error()
+		return s
+	}
+	s.DeadLetters = &dead
+	return s
+}
+
+// lost counts and tells that changes of a stream shard are gone.
+func (r *Relay) lost(ctx context.Context, shard, behind string, cause error) {
+	r.metrics.trimmed.Inc()
+	r.cfg.Log.ErrorContext(ctx, "changes were lost: the relay was behind for longer than DynamoDB keeps them; it goes on with the oldest there are",
+		"stream_shard", shard, "behind", behind, "error", cause)
+}
+
+// request bounds a request to NATS.
+func (r *Relay) request(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, r.tuning.PublishTimeout)
+}
+
+// pause waits, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
