@@ -1,0 +1,142 @@
+package aggregator
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/table"
+	"github.com/tidegate/tidegate/internal/usage"
+	"github.com/tidegate/tidegate/pkg/events"
+	"github.com/tidegate/tidegate/pkg/keys"
+)
+
+// entry is what one record adds to one snapshot.
+type entry struct {
+	record   int    // its index in the batch
+	shard    int    // of the bucket
+	at       string // its position in the table's stream
+	replay   string // its mark, where it comes from the dead letters
+	used     map[string]int64
+	acquires int64
+}
+
+// account is what a batch adds to one snapshot, in order. It is settled from the
+// front.
+type account struct {
+	key     keys.Usage
+	ttl     int64
+	entries []entry
+}
+
+// accounts sorts what the records of a batch tell by snapshot. Records that used
+// nothing are in none.
+func accounts(records []consume.Record, windows []usage.Window, keep time.Duration) []*account {
+	var all []*account
+	byKey := map[keys.Usage]*account{}
+	for i, r := range records {
+		bucket, ok := r.Key.(keys.Bucket)
+		if !ok || r.Bucket == nil {
+			continue
+		}
+		used, acquires := events.Consumed(r.Bucket), events.Acquired(r.Bucket)
+		if len(used) == 0 && acquires == 0 {
+			continue
+		}
+		for _, w := range windows {
+			start, end := w.Span(r.AtMs)
+			key := keys.Usage{
+				Namespace: bucket.Namespace, Entity: bucket.Entity, Resource: bucket.Resource,
+				Window: string(w.Name), Start: usage.FormatStart(start),
+			}
+			a := byKey[key]
+			if a == nil {
+				a = &account{key: key, ttl: end.Add(keep).Unix()}
+				byKey[key] = a
+				all = append(all, a)
+			}
+			a.enter(entry{record: i, shard: bucket.Shard, at: r.Position.String(), replay: r.Replay, used: used, acquires: acquires})
+		}
+	}
+	return all
+}
+
+// enter adds an entry, unless the batch has it already: one whose shard has come
+// as far, or a mark that is there.
+func (a *account) enter(e entry) {
+	for _, other := range a.entries {
+		switch {
+		case e.replay != "":
+			if other.replay == e.replay {
+				return
+			}
+		case other.replay == "" && other.shard == e.shard && other.at >= e.at:
+			return
+		}
+	}
+	a.entries = append(a.entries, e)
+}
+
+// write is the form that counts the account's first n entries: those up to a
+// replay, or a replay alone.
+func (a *account) write() (form *table.CountUsage, n int) {
+	form = &table.CountUsage{Key: a.key, TTL: a.ttl}
+	sums := map[string]int64{}
+	for _, e := range a.entries {
+		if n > 0 && (e.replay != "" || tooMany(sums, e.used)) {
+			break
+		}
+		n++
+		for limit, milli := range e.used {
+			sums[limit] += milli
+		}
+		form.Acquires += e.acquires
+		if e.replay != "" {
+			form.Replay = e.replay
+			break
+		}
+		form.Shards = moved(form.Shards, e)
+	}
+	for limit, milli := range sums {
+		form.Used = append(form.Used, table.Used{Limit: limit, Milli: milli})
+	}
+	slices.SortFunc(form.Used, func(x, y table.Used) int { return cmp.Compare(x.Limit, y.Limit) })
+	slices.SortFunc(form.Shards, func(x, y table.CountedShard) int { return cmp.Compare(x.Shard, y.Shard) })
+	return form, n
+}
+
+// tooMany reports whether one write would count too many limits.
+func tooMany(sums, more map[string]int64) bool {
+	n := len(sums)
+	for limit := range more {
+		if _, counted := sums[limit]; !counted {
+			n++
+		}
+	}
+	return n > table.MaxUsedLimits
+}
+
+// moved is the shards with an entry more.
+func moved(shards []table.CountedShard, e entry) []table.CountedShard {
+	for i := range shards {
+		if shards[i].Shard == e.shard {
+			shards[i].Last = e.at
+			return shards
+		}
+	}
+	return append(shards, table.CountedShard{Shard: e.shard, First: e.at, Last: e.at})
+}
+
+// leaveOut drops the entries that a snapshot counts already, and reports whether
+// there were any.
+func (a *account) leaveOut(counted *table.Usage) bool {
+	before := len(a.entries)
+	a.entries = slices.DeleteFunc(a.entries, func(e entry) bool {
+		if e.replay != "" {
+			return slices.Contains(counted.Replays, e.replay)
+		}
+		return counted.Counted[e.shard] >= e.at
+	})
+	return len(a.entries) < before
+}

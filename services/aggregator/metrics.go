@@ -1,0 +1,44 @@
+package aggregator
+
+import (
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics of an aggregator; those of the feed are counted by package consume.
+type metrics struct {
+	written prometheus.Counter
+	refused prometheus.Counter
+	failed  prometheus.Counter
+	units   prometheus.Counter
+}
+
+func newMetrics(reg prometheus.Registerer) (*metrics, error) {
+	writes := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "tidegate_aggregator_writes_total",
+		Help: "Writes of usage snapshots: applied, refused because something in them was counted before, or failed and tried again.",
+	}, []string{"outcome"})
+	m := &metrics{
+		written: writes.WithLabelValues("applied"),
+		refused: writes.WithLabelValues("refused"),
+		failed:  writes.WithLabelValues("failed"),
+		units: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "tidegate_aggregator_write_units_total", Help: "Write capacity units that usage snapshots have cost, refused writes left out.",
+		}),
+	}
+	for _, c := range []prometheus.Collector{writes, m.units} {
+		if err := reg.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// wrote counts a write that was applied.
+func (m *metrics) wrote(cost *types.ConsumedCapacity) {
+	m.written.Inc()
+	if cost != nil {
+		m.units.Add(aws.ToFloat64(cost.CapacityUnits))
+	}
+}
