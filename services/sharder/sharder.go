@@ -1,0 +1,219 @@
+package sharder
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidegate/tidegate/internal/audit"
+	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/roster"
+	"github.com/tidegate/tidegate/internal/shards"
+	"github.com/tidegate/tidegate/internal/storecalls"
+	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/pkg/api"
+	"github.com/tidegate/tidegate/pkg/events"
+	"github.com/tidegate/tidegate/pkg/keys"
+)
+
+// service names the sharders' group and their dead letters.
+const service = api.ServiceSharder
+
+// Config is what a sharder needs.
+type Config struct {
+	NATS      *nats.Conn // the sharder's own: it is closed when Run ends
+	DynamoDB  aws.Config
+	Table     string
+	Member    string // unique among the running sharders
+	Version   string // semantic, for the list of services; 0.0.0 where empty
+	Clock     storeclock.Source
+	Log       *slog.Logger
+	Metrics   prometheus.Registerer
+	Retention consume.Retention // of the feed, where no relay has made it yet
+	Tuning    Tuning
+}
+
+// Tuning are the sizes and times of a sharder. Zero values mean the defaults.
+type Tuning struct {
+	Remember int           // divided buckets known at most, and as many others; least recently written dropped first. Default 20,000
+	Steps    int           // steps under way at once. Default 16
+	Look     time.Duration // how often plans are made. Default 250 ms
+	Survey   time.Duration // how often divided buckets are looked for that nobody writes to. Default 1 h
+	Feed     consume.Tuning
+}
+
+const (
+	defaultRemember = 20_000
+	defaultSteps    = 16
+	defaultLook     = 250 * time.Millisecond
+	defaultSurvey   = time.Hour
+	// stepTime is how long one step may take, with all its repeats.
+	stepTime = 8 * time.Second
+)
+
+func (t Tuning) withDefaults() Tuning {
+	if t.Remember <= 0 {
+		t.Remember = defaultRemember
+	}
+	if t.Steps <= 0 {
+		t.Steps = defaultSteps
+	}
+	if t.Look <= 0 {
+		t.Look = defaultLook
+	}
+	if t.Survey <= 0 {
+		t.Survey = defaultSurvey
+	}
+	return t
+}
+
+// Sharder is one of the sharders of a table.
+type Sharder struct {
+	cfg     Config
+	clock   *storeclock.Clock
+	book    *book
+	group   *consume.Group
+	client  *dynamodb.Client
+	shards  *shards.Store
+	limits  *limits.Store
+	metrics *metrics
+
+	boot   string // random, part of every nonce
+	writes atomic.Uint64
+
+	slots chan struct{}  // a step under way has one
+	steps sync.WaitGroup // under way
+}
+
+// New makes a sharder. It does nothing until Run.
+func New(cfg Config) (*Sharder, error) {
+	if cfg.NATS == nil || cfg.Table == "" || cfg.Member == "" || cfg.Clock == nil || cfg.Log == nil || cfg.Metrics == nil {
+		return nil, errors.New("sharder: NATS, Table, Member, Clock, Log and Metrics are required")
+	}
+	cfg.Tuning = cfg.Tuning.withDefaults()
+	s := &Sharder{cfg: cfg, clock: storeclock.New(cfg.Clock), boot: rand.Text()[:8], slots: make(chan struct{}, cfg.Tuning.Steps)}
+	watched, err := storecalls.Watch(cfg.DynamoDB, storecalls.Options{Service: service, Metrics: cfg.Metrics, Mono: s.clock.Mono})
+	if err != nil {
+		return nil, fmt.Errorf("sharder: %w", err)
+	}
+	watched.HTTPClient = s.clock.Watch(watched.HTTPClient)
+	s.client = dynamodb.NewFromConfig(watched, func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} })
+	s.shards = shards.NewStore(s.client, cfg.Table, s.clock.Now, s.nonce)
+	s.limits = limits.NewStore(s.client, cfg.Table, audit.NewLog(s.client, cfg.Table, s.clock.Time))
+	if s.book, err = newBook(cfg.Tuning.Remember); err != nil {
+		return nil, fmt.Errorf("sharder: %w", err)
+	}
+	if s.metrics, err = newMetrics(cfg.Metrics, s.book); err != nil {
+		return nil, fmt.Errorf("sharder: metrics: %w", err)
+	}
+	js, err := jetstream.New(cfg.NATS)
+	if err != nil {
+		return nil, fmt.Errorf("sharder: %w", err)
+	}
+	s.group, err = consume.New(consume.Config{
+		JetStream: js, Service: service, Member: cfg.Member, Kinds: []events.Kind{events.KindBucket}, Handle: s.follow, Forgetful: true,
+		Now: s.clock.Wall, Log: cfg.Log, Metrics: cfg.Metrics, Retention: cfg.Retention, Tuning: cfg.Tuning.Feed,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("sharder: %w", err)
+	}
+	return s, nil
+}
+
+// nonce marks a write as this sharder's.
+func (s *Sharder) nonce() string { return s.boot + "." + strconv.FormatUint(s.writes.Add(1), 36) }
+
+// Ready is closed once the sharder has joined its group.
+func (s *Sharder) Ready() <-chan struct{} { return s.group.Ready() }
+
+// Run follows the feed until ctx ends, then ends the steps under way, hands its
+// lanes over and closes the connection. Failures of DynamoDB and NATS are waited
+// out; an error means that the feed could not be opened to begin with. It returns
+// when all it started has ended.
+func (s *Sharder) Run(ctx context.Context) error {
+	defer s.cfg.NATS.Close()
+	leave, err := roster.Join(s.cfg.NATS, roster.Entry{
+		Service: service, Version: s.cfg.Version, Description: "Tidegate sharder: how many shards a bucket has",
+		Status: s.group.Status, Log: s.cfg.Log,
+	})
+	if err != nil {
+		return fmt.Errorf("sharder: %w", err)
+	}
+	defer leave()
+	deaf, err := s.listen()
+	if err != nil {
+		return err
+	}
+	defer deaf()
+	working, stop := context.WithCancel(ctx)
+	var loops sync.WaitGroup
+	loops.Go(func() { s.survey(working) })
+	loops.Go(func() { s.look(working) })
+	err = s.group.Run(ctx)
+	stop()
+	loops.Wait()
+	s.steps.Wait()
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("sharder: %w", err)
+	}
+	return nil
+}
+
+// follow notes what a batch of the feed tells. It never fails: what it does not
+// understand is of no use to it.
+func (s *Sharder) follow(_ context.Context, b *consume.Batch) error {
+	for _, r := range b.Records {
+		s.book.note(r)
+	}
+	return nil
+}
+
+// look makes plans until ctx ends.
+func (s *Sharder) look(ctx context.Context) {
+	tick := time.NewTicker(s.cfg.Tuning.Look)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			s.runOnce(ctx)
+		}
+	}
+}
+
+// runOnce starts the steps that are to be made now, as many as there are slots free.
+// A quarter of them is kept for doublings, so that none waits for what can wait.
+func (s *Sharder) runOnce(ctx context.Context) {
+	free := cap(s.slots) - len(s.slots) // nobody else takes one
+	for _, e := range s.book.due(s.nowMs(), s.owns, free, free-cap(s.slots)/4) {
+		s.slots <- struct{}{}
+		s.steps.Go(func() {
+			defer func() { <-s.slots }()
+			s.carry(ctx, e)
+		})
+	}
+}
+
+// owns reports whether a bucket's lane is this sharder's.
+func (s *Sharder) owns(key keys.Bucket) bool { return s.group.Owns(events.Lane(key)) }
+
+// nowMs is the store's time as far as it is known: plans, unlike writes, can be made
+// by a clock that is a little wrong.
+func (s *Sharder) nowMs() int64 {
+	now, _ := s.clock.Now()
+	return now.Time().UnixMilli()
+}

@@ -1,0 +1,115 @@
+package sharder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/shards"
+	"github.com/tidegate/tidegate/internal/table"
+	"github.com/tidegate/tidegate/pkg/api"
+	"github.com/tidegate/tidegate/pkg/bucket"
+	"github.com/tidegate/tidegate/pkg/keys"
+)
+
+// errOvertaken says that a bucket is not what the step was planned for. What it is
+// has been noted, and is planned for next.
+var errOvertaken = errors.New("the bucket has changed since")
+
+// carry makes a step. Once begun it is ended, also if the sharder is told to stop.
+func (s *Sharder) carry(ctx context.Context, e errand) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepTime)
+	defer cancel()
+	err := s.advance(ctx, e)
+	s.metrics.result(e.kind, err).Inc()
+	s.book.done(e.key, err == nil, s.nowMs())
+	log := s.cfg.Log.With("step", e.kind.String(), "bucket", e.key.Key().PK, "from", e.from, "to", e.to)
+	switch {
+	case err == nil:
+		log.InfoContext(ctx, "the shards of a bucket have changed")
+	case !errors.Is(err, errOvertaken):
+		log.WarnContext(ctx, "the shards of a bucket could not be changed", "error", err)
+	}
+}
+
+// advance makes a step of a bucket as it is found now.
+func (s *Sharder) advance(ctx context.Context, e errand) error {
+	tree, err := s.shards.Read(ctx, e.key, 0)
+	if err != nil {
+		return err
+	}
+	units, since := s.book.unseen(e.key, tree)
+	s.book.read(e.key, tree, s.nowMs())
+	if len(tree) == 0 || tree.Wanted() != e.from {
+		return errOvertaken
+	}
+	switch e.kind {
+	case double:
+		if !servesAlone(tree, e.to) {
+			return errOvertaken
+		}
+		tree, err = s.shards.Double(ctx, e.key, e.from)
+	case spread:
+		tree, err = s.shards.Spread(ctx, e.key)
+	case merge:
+		if load := perSecond(units, s.nowMs()-since); e.to < e.from && load > roomy*int64(e.to) {
+			s.book.catchUp(e.key, load, s.nowMs())
+			return errOvertaken
+		}
+		if tree, err = s.sync(ctx, tree); err == nil {
+			tree, err = s.shards.Shrink(ctx, e.key, e.to)
+		}
+	case stay:
+	}
+	if err != nil {
+		return err
+	}
+	s.book.read(e.key, tree, s.nowMs())
+	return nil
+}
+
+// servesAlone reports whether shares of the limits that the bucket has now are of a
+// token or more.
+func servesAlone(tree shards.Tree, count int) bool {
+	of := make([]bucket.Limit, len(tree[0].Limits))
+	for i := range tree[0].Limits {
+		of[i] = tree[0].Limits[i].Limit
+	}
+	return shards.Serves(of, count, func(string) int64 { return 0 })
+}
+
+// perSecond is a load from what there was in some milliseconds, of one second at
+// least.
+func perSecond(units, ms int64) int64 { return units * 1000 / max(1000, ms) }
+
+// sync brings the shards to the same settings, those that hold now: a shard that
+// nobody spends from stays at older ones, and cannot be merged.
+func (s *Sharder) sync(ctx context.Context, tree shards.Tree) (shards.Tree, error) {
+	if tree.Synced(tree[0].Fingerprint) {
+		return tree, nil
+	}
+	settings, err := s.settings(ctx, tree[0])
+	if err != nil {
+		return nil, err
+	}
+	return s.shards.Sync(ctx, tree[0].Key, &settings)
+}
+
+// settings are those that hold for a bucket. One of requests that brought their own
+// limits keeps these; who its entity cascades to may have changed.
+func (s *Sharder) settings(ctx context.Context, zero *table.Bucket) (limits.Resolved, error) {
+	resource, _, override := keys.ParseOverride(zero.Key.Resource)
+	if !override {
+		return s.limits.Resolve(ctx, zero.Key.Namespace, zero.Key.Entity, zero.Key.Resource)
+	}
+	resolved, err := s.limits.Resolve(ctx, zero.Key.Namespace, zero.Key.Entity, resource)
+	if refusal := (*api.Error)(nil); err != nil && !errors.As(err, &refusal) {
+		return resolved, fmt.Errorf("find out who an entity cascades to: %w", err)
+	}
+	brought := make([]bucket.Limit, len(zero.Limits))
+	for i := range zero.Limits {
+		brought[i] = zero.Limits[i].Limit
+	}
+	return resolved.With(brought), nil
+}

@@ -1,0 +1,421 @@
+package sharder
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/localdynamo/fault"
+	"github.com/tidegate/tidegate/internal/shards"
+	"github.com/tidegate/tidegate/pkg/bucket"
+	"github.com/tidegate/tidegate/pkg/events"
+	"github.com/tidegate/tidegate/pkg/keys"
+)
+
+func TestALoadThatNeedsFourShardsGetsFourAndGoesBackToOne(t *testing.T) {
+	w := newWorld(t)
+	s := w.sharder()
+	w.create(4, []bucket.Limit{perDay("rpm", 600)}, s)
+	w.seconds(12, 2400, s)
+	require.Len(t, w.tree(), 4)
+	require.Equal(t, 2, s.counted(double, "done"))
+	w.seconds(60, 2400, s)
+	for range 20 { // minutes, of which one second each is looked at
+		w.pass(59 * time.Second)
+		w.seconds(1, 2400, s)
+	}
+	require.Len(t, w.tree(), 4, "it lasts")
+	w.quiet(9, s)
+	require.Len(t, w.tree(), 4)
+	w.quiet(3, s)
+	require.Len(t, w.tree(), 1)
+	require.Equal(t, 1, s.counted(merge, "done"), "all at once")
+	require.Equal(t, 2, s.counted(double, "done"))
+}
+
+// 40 acquires per second, each a write of its own, for ten minutes.
+func TestFortyAcquiresPerSecondStayOnOneShard(t *testing.T) {
+	w := newWorld(t)
+	s := w.sharder()
+	w.create(4, []bucket.Limit{perDay("rpm", 600)}, s)
+	w.seconds(600, 40, s)
+	require.Len(t, w.tree(), 1)
+	require.Zero(t, w.Calls(""), "a bucket that is not divided costs a sharder nothing")
+}
+
+// Denials are free: nodes deny what they know to be short without a write, and the
+// one look per second of each is no load.
+func TestAThousandDenialsPerSecondStayOnOneShard(t *testing.T) {
+	w := newWorld(t)
+	s := w.sharder()
+	w.create(600, []bucket.Limit{perDay("rpm", 600)}, s)
+	for range 60 {
+		w.load(1, s)
+		w.report(s, events.Load{Key: testKey(0), Requests: 1000, Denied: 999, FailedUnits: 1, Costs: map[string]int64{"rpm": 1}})
+		require.Empty(t, s.turn(t))
+	}
+	require.Len(t, w.tree(), 1)
+}
+
+// Writes that a partition threw back are part of the load: else a bucket that is
+// throttled would look as if one shard bore it.
+func TestFailedWritesAreLoad(t *testing.T) {
+	w := newWorld(t)
+	s := w.sharder()
+	w.create(4, []bucket.Limit{perDay("rpm", 600)}, s)
+	w.load(700, s)
+	require.Empty(t, s.turn(t))
+	w.report(s, events.Load{Key: testKey(0), FailedUnits: 100})
+	require.Equal(t, []step{{double, 1, 2}}, s.turn(t))
+	require.Len(t, w.tree(), 2)
+}
+
+// What requests cost decides how small shares may get.
+func TestSharesStayLargerThanWhatRequestsCost(t *testing.T) {
+	w := newWorld(t)
+	s := w.sharder()
+	w.create(4, []bucket.Limit{perDay("rpm", 600)}, s)
+	for range 20 {
+		w.load(9000, s)
+		w.report(s, events.Load{Key: testKey(0), Requests: 1000, Costs: map[string]int64{"rpm": 150}})
+		s.turn(t)
+	}
+	require.Len(t, w.tree(), 4)
+}
+
+func TestALimitOfFiveIsNotDividedBeyondWhatServesIt(t *testing.T) {
+	w := newWorld(t)
+	s := w.sharder()
+	w.create(0, []bucket.Limit{perDay("rpm", 5)}, s)
+	w.seconds(20, 9000, s)
+	require.Len(t, w.tree(), 4)
+	require.EqualValues(t, 5000, w.left())
+}
+
+func TestNeverMoreThanThirtyTwo(t *testing.T) {
+	w := newWorld(t)
+	s := w.sharder()
+	w.create(4, []bucket.Limit{perDay("rpm", 600)}, s)
+	w.seconds(30, 100_000, s)
+	require.Len(t, w.tree(), bucket.MaxShards)
+	require.EqualValues(t, 596_000, w.left()/1000*1000)
+	require.Equal(t, counts-1, s.counted(double, "done"))
+}
+
+// Sharders and admission nodes that double the same bucket at once make one step.
+func TestManyWhoDoubleAtOnceMakeOneStep(t *testing.T) {
+	for range 5 {
+		w := newWorld(t)
+		sharders := []*Sharder{w.sharder(), w.sharder()}
+		w.create(4, []bucket.Limit{perDay("rpm", 600)}, sharders...)
+		for from := 1; from <= 8; from *= 2 {
+			w.pass(5 * time.Second)
+			w.load(int64(900*from), sharders...)
+			before := w.left()
+			var all sync.WaitGroup
+			for _, s := range sharders {
+				all.Go(func() { s.turn(t) })
+			}
+			for range 2 { // as admission nodes do
+				all.Go(func() {
+					if _, err := w.direct().Double(t.Context(), testKey(0), from); err != nil {
+						t.Errorf("double: %v", err)
+					}
+				})
+			}
+			all.Wait()
+			require.Len(t, w.tree(), 2*from)
+			require.Equal(t, before, w.left())
+		}
+	}
+}
+
+// outcomes are all that can become of one request.
+func outcomes() map[string][]fault.Fault {
+	return map[string][]fault.Fault{
+		"applied":             {{}},
+		"failed":              {fault.InternalError()},
+		"failed, but applied": {fault.InternalErrorAfter()},
+		"reply lost":          {{Kind: fault.ReplyLost}},
+		"lost, then failed":   {{Kind: fault.ReplyLost}, fault.InternalError(), {Kind: fault.Unreachable}},
+		"throttled":           {fault.Throttling(), fault.Throttling()},
+		"conflict":            {fault.TransactionConflict()},
+		"cancelled":           {fault.TransactionCanceled("None", "TransactionConflict")},
+		"unreachable":         {{Kind: fault.Unreachable}},
+		"refused":             {fault.TransactionCanceled("ConditionalCheckFailed", "None")},
+	}
+}
+
+// Whatever becomes of a request, the bucket holds what it held, gets the shards that
+// it needs, and is one again in the end.
+func TestStepsThroughEveryFault(t *testing.T) {
+	for name, faults := range outcomes() {
+		for _, operation := range []string{"TransactWriteItems", "UpdateItem", "BatchGetItem"} {
+			if name == "cancelled" || name == "refused" || name == "conflict" {
+				operation = "TransactWriteItems"
+			}
+			t.Run(name+" "+operation, func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t)
+				s := w.sharder()
+				w.create(4, []bucket.Limit{perDay("rpm", 600)}, s)
+				for range 4 {
+					w.Fail(operation, faults...)
+					w.seconds(5, 2400, s)
+				}
+				w.Forgive(operation)
+				w.seconds(20, 2400, s)
+				require.Len(t, w.tree(), 4)
+				require.EqualValues(t, 596, bucket.Floor(w.left()))
+				w.quiet(8, s)
+				for range 5 {
+					w.Fail(operation, faults...)
+					w.quiet(1, s)
+				}
+				w.Forgive(operation)
+				w.quiet(3, s)
+				require.Len(t, w.tree(), 1)
+				require.GreaterOrEqual(t, bucket.Floor(w.left()), int64(596))
+				require.LessOrEqual(t, w.left(), int64(600_000))
+			})
+		}
+	}
+}
+
+// A sharder that ends between two transactions of a step leaves a bucket that is
+// whole but not what is wanted; another ends it, also one that does not know how
+// it came about.
+func TestACrashBetweenStepsIsRepaired(t *testing.T) {
+	for n := 1; n <= 6; n++ {
+		t.Run(fmt.Sprintf("after %d transactions", n), func(t *testing.T) {
+			w := newWorld(t)
+			first, second := w.sharder(), w.sharder()
+			w.create(4, []bucket.Limit{perDay("rpm", 600)}, first)
+			w.seconds(12, 3000, first)
+			require.Len(t, w.tree(), 4)
+			before := w.left()
+
+			w.load(6000, first)
+			w.crashAt(n, "TransactWriteItems")
+			first.turn(t)
+			w.Forgive("TransactWriteItems")
+			require.NoError(t, second.surveyOnce(t.Context()))
+			wanted := w.tree().Wanted()
+			require.Equal(t, 8, wanted)
+			w.pass(settleMs * time.Millisecond)
+			second.turn(t)
+			require.Len(t, w.tree(), wanted)
+			require.InDelta(t, before, w.left(), 100)
+
+			third := w.sharder()
+			require.NoError(t, third.surveyOnce(t.Context()))
+			w.pass(idleMs * time.Millisecond)
+			before = w.left()
+			w.crashAt(n, "TransactWriteItems")
+			third.turn(t)
+			w.Forgive("TransactWriteItems")
+			require.LessOrEqual(t, w.tree().Wanted(), 1)
+			fourth := w.sharder()
+			require.NoError(t, fourth.surveyOnce(t.Context()))
+			w.pass(settleMs * time.Millisecond)
+			fourth.turn(t)
+			require.Len(t, w.tree(), 1)
+			require.LessOrEqual(t, w.left(), int64(600_000))
+			require.GreaterOrEqual(t, w.left(), before)
+		})
+	}
+}
+
+// crashAt lets n requests of an operation through, and none after these for a while.
+func (w *world) crashAt(n int, operation string) {
+	gone := make([]fault.Fault, n, n+9)
+	for range 9 {
+		gone = append(gone, fault.Fault{Kind: fault.Unreachable})
+	}
+	w.Forgive(operation)
+	w.Fail(operation, gone...)
+}
+
+// The table is what counts, not what the feed has told so far.
+func TestWhatTheFeedDidNotTellHoldsAMergeOff(t *testing.T) {
+	w := newWorld(t)
+	s := w.sharder()
+	w.create(4, []bucket.Limit{perDay("rpm", 600)}, s)
+	w.seconds(8, 1000, s)
+	require.Len(t, w.tree(), 2)
+	for range 10 { // minutes without a relay
+		w.pass(59 * time.Second)
+		w.load(60 * 1000)
+	}
+	w.quiet(2, s)
+	require.Len(t, w.tree(), 2)
+	require.NotZero(t, s.counted(merge, "overtaken"))
+	w.quiet(20, s)
+	require.Len(t, w.tree(), 1)
+}
+
+// A feed that was away tells of seconds long ago: what they were is no reason to
+// divide now.
+func TestOldLoadsAreNoReasonToDivide(t *testing.T) {
+	w := newWorld(t)
+	s := w.sharder()
+	w.create(4, []bucket.Limit{perDay("rpm", 600)}, s)
+	w.load(5000, s)
+	w.pass(staleMs*time.Millisecond + time.Second)
+	require.Empty(t, s.turn(t))
+}
+
+func TestQuietDividedBucketsAreFoundAfterARestart(t *testing.T) {
+	w := newWorld(t)
+	w.create(4, []bucket.Limit{perDay("rpm", 600)})
+	_, err := w.direct().Double(t.Context(), testKey(0), 1)
+	require.NoError(t, err)
+	s := w.sharder()
+	w.Fail("BatchGetItem", fault.InternalError())
+	_, err = s.surveyPage(t.Context(), nil)
+	require.Error(t, err)
+	require.NoError(t, s.surveyOnce(t.Context()))
+	all, divided := s.book.sizes()
+	require.Equal(t, 1, all)
+	require.Equal(t, 1, divided)
+	w.quiet(9, s)
+	require.Len(t, w.tree(), 2, "it may have been written a moment before the restart")
+	w.quiet(2, s)
+	require.Len(t, w.tree(), 1)
+}
+
+// A bucket from which somebody has deleted a shard by hand keeps no other from being
+// found.
+func TestABrokenBucketDoesNotEndTheSurvey(t *testing.T) {
+	w := newWorld(t)
+	s := w.sharder()
+	for n, entity := range []string{"a", "b", "c"} {
+		w.key.Entity = entity
+		w.create(4, []bucket.Limit{perDay("rpm", 600)})
+		tree, err := w.direct().Double(t.Context(), w.key, 1)
+		require.NoError(t, err)
+		if n < 2 {
+			w.remove(tree[0])
+		}
+	}
+	require.NoError(t, s.surveyOnce(t.Context()))
+	require.True(t, s.book.knows(w.key))
+	_, divided := s.book.sizes()
+	require.Equal(t, 1, divided)
+	w.quiet(11, s)
+	require.Len(t, w.tree(), 1)
+}
+
+// A lost record tells nobody of a new shard; the next survey does.
+func TestALostEventIsMadeUpForByTheNextSurvey(t *testing.T) {
+	w := newWorld(t)
+	s := w.sharder()
+	w.create(4, []bucket.Limit{perDay("rpm", 600)}, s)
+	require.NoError(t, s.surveyOnce(t.Context()))
+	_, err := w.direct().Double(t.Context(), testKey(0), 1)
+	require.NoError(t, err)
+	w.quiet(30, s)
+	require.Len(t, w.tree(), 2)
+	require.NoError(t, s.surveyOnce(t.Context()))
+	w.quiet(11, s)
+	require.Len(t, w.tree(), 1)
+}
+
+// A bucket that expired, or was deleted, has nothing to be divided.
+func TestABucketThatIsGoneIsForgotten(t *testing.T) {
+	w := newWorld(t)
+	s := w.sharder()
+	w.create(4, []bucket.Limit{perDay("rpm", 600)}, s)
+	w.seconds(8, 1000, s)
+	tree := w.tree()
+	require.Len(t, tree, 2)
+	for _, b := range tree {
+		w.remove(b)
+	}
+	w.quiet(12, s)
+	require.Equal(t, 1, s.counted(merge, "overtaken"))
+	all, divided := s.book.sizes()
+	require.Zero(t, all+divided)
+
+	w.create(4, []bucket.Limit{perDay("rpm", 600)}, s)
+	w.tell(w.record(w.tree()[0], nil), s)
+	w.load(5000)
+	require.Empty(t, s.turn(t))
+}
+
+// Limits that were lowered leave shards without a token: fewer serve, also where
+// nobody has spent from some of them since.
+func TestLoweredLimitsMergeShardsThatDoNotServe(t *testing.T) {
+	w := newWorld(t)
+	s := w.sharder()
+	w.setLimits(600)
+	w.create(4, w.resolve().Limits, s)
+	w.seconds(20, 5000, s)
+	require.Len(t, w.tree(), 8)
+	w.setLimits(3)
+	settings := w.resolve()
+	before := w.tree()[0]
+	sync := shards.PlanSync(bucket.At(w.now()), before, &settings)
+	sync.Nonce, sync.WriteUnits = "test.sync", 1
+	_, err := w.Direct.UpdateItem(t.Context(), sync.Input(w.Table))
+	require.NoError(t, err)
+	w.tell(w.record(before, w.tree()[0]), s)
+	w.seconds(58, 5000, s)
+	require.Len(t, w.tree(), 8)
+	w.seconds(10, 5000, s)
+	require.Len(t, w.tree(), 2)
+	require.True(t, w.tree().Synced(settings.Fingerprint))
+	require.LessOrEqual(t, w.left(), int64(3000))
+	require.Equal(t, 3, s.counted(double, "done"), "however many want them")
+}
+
+func TestUnknownLimitsDoNotStopTheOthers(t *testing.T) {
+	w := newWorld(t)
+	s := w.sharder()
+	w.create(4, []bucket.Limit{perDay("rpm", 600)}, s)
+	w.seconds(8, 1000, s)
+	tree := w.tree()
+	other := *tree[1]
+	other.Fingerprint = "of limits that nobody stores any more"
+	w.put(&other)
+	w.quiet(12, s)
+	require.NotZero(t, s.counted(merge, "failed"))
+	require.Len(t, w.tree(), 2, "it is not known what they shall be brought to")
+	w.setLimits(600)
+	w.quiet(2, s)
+	require.Len(t, w.tree(), 1)
+}
+
+// A bucket of requests that bring their own limits keeps them: what its shards differ
+// in is who the entity cascades to.
+func TestShardsOfOverridesAreMergedUnderTheirOwnLimits(t *testing.T) {
+	w := newWorld(t)
+	s := w.sharder()
+	own := limits.Resolved{Limits: []bucket.Limit{perDay("rpm", 600)}}.With([]bucket.Limit{perDay("rpm", 600)})
+	w.key = testKey(0)
+	w.key.Resource = keys.OverrideResource("gpt-4", own.Fingerprint)
+	w.create(4, own.Limits, s)
+	w.seconds(8, 1000, s)
+	tree := w.tree()
+	require.Len(t, tree, 2)
+	other := *tree[1]
+	other.Fingerprint, other.Cascade, other.Parent = "of when it had a parent", true, "acme"
+	w.put(&other)
+	w.quiet(12, s)
+	require.Len(t, w.tree(), 1)
+	require.Equal(t, own.Fingerprint, w.tree()[0].Fingerprint)
+	require.EqualValues(t, 600_000, w.left(), "full after so long, and not above it")
+}
+
+func TestAnUnreadableReportIsDropped(t *testing.T) {
+	w := newWorld(t)
+	s := w.sharder()
+	s.heard([]byte("{"))
+	w.create(4, []bucket.Limit{perDay("rpm", 600)}, s)
+	w.report(s, events.Load{Key: testKey(0), FailedUnits: 900})
+	require.Equal(t, []step{{double, 1, 2}}, s.turn(t))
+}
