@@ -1,0 +1,52 @@
+package archiver
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidegate/tidegate/internal/archive"
+)
+
+// metrics of an archiver; those of the feed are counted by package consume.
+type metrics struct {
+	events  prometheus.Counter
+	bytes   prometheus.Counter
+	written prometheus.Counter
+	existed prometheus.Counter
+	failed  prometheus.Counter
+}
+
+func newMetrics(reg prometheus.Registerer) (*metrics, error) {
+	objects := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "tidegate_archiver_objects_total",
+		Help: "Objects of audit events: written, there already because the batch was given again, or failed and tried again.",
+	}, []string{"outcome"})
+	m := &metrics{
+		events: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "tidegate_archiver_events_total", Help: "Audit events that left the table and are durable in the archive; one that is given again counts again.",
+		}),
+		bytes: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "tidegate_archiver_written_bytes_total", Help: "Size of the objects that were written, compressed.",
+		}),
+		written: objects.WithLabelValues("written"),
+		existed: objects.WithLabelValues("existed"),
+		failed:  objects.WithLabelValues("failed"),
+	}
+	for _, c := range []prometheus.Collector{objects, m.events, m.bytes} {
+		if err := reg.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// stored counts what became of a bundle of so many events.
+func (m *metrics) stored(done archive.Stored, events int, err error) {
+	m.written.Add(float64(done.Written))
+	m.existed.Add(float64(done.Existed))
+	m.bytes.Add(float64(done.Bytes))
+	if err != nil {
+		m.failed.Inc()
+		return
+	}
+	m.events.Add(float64(events))
+}
