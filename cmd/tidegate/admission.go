@@ -10,16 +10,23 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 
+	"github.com/tidegate/tidegate/internal/archive"
 	"github.com/tidegate/tidegate/internal/storeclock"
 	"github.com/tidegate/tidegate/services/admission"
 )
 
 // runCommands run services.
 type runCommands struct {
-	Up        upCmd        `cmd:"" group:"run" help:"Run everything in one process: NATS, the store, admission."`
-	Admission admissionCmd `cmd:"" group:"run" help:"Run an admission node on your NATS and DynamoDB."`
-	DynamoDB  dynamodbCmd  `cmd:"" name:"dynamodb" group:"run" help:"Run the embedded DynamoDB-compatible store alone."`
+	Up         upCmd         `cmd:"" group:"run" help:"Run everything in one process: NATS, the store, and all services."`
+	Admission  admissionCmd  `cmd:"" group:"run" help:"Run an admission node on your NATS and DynamoDB."`
+	Relay      relayCmd      `cmd:"" group:"run" help:"Run a relay: the table's changes into the change feed."`
+	Aggregator aggregatorCmd `cmd:"" group:"run" help:"Run an aggregator: usage snapshots from the change feed."`
+	Sharder    sharderCmd    `cmd:"" group:"run" help:"Run a sharder: divide buckets before DynamoDB throttles them."`
+	Archiver   archiverCmd   `cmd:"" group:"run" help:"Run an archiver: audit events that leave the table, into a folder or S3."`
+	DynamoDB   dynamodbCmd   `cmd:"" name:"dynamodb" group:"run" help:"Run the embedded DynamoDB-compatible store alone."`
+	Health     healthCmd     `cmd:"" group:"run" help:"Ask whether a service of this machine is ready."`
 }
 
 type admissionCmd struct {
@@ -27,6 +34,8 @@ type admissionCmd struct {
 	storeFlags
 	adminFlags
 	tuningFlags
+	Archive          string `name:"archive" placeholder:"URL" help:"Read audit events that have left the table from there: s3://BUCKET/PREFIX?region=R, or file:///DIR, as the archiver has it; default: none."`
+	TrustRequestInfo bool   `name:"trust-request-info" help:"All callers come through NATS service imports, so that the header which names them is the server's: audit events show it as verified."`
 }
 
 // tuningFlags are the sizes and times of a node.
@@ -53,7 +62,10 @@ func (c admissionCmd) Run(ctx context.Context, o output) error {
 	if err := checkListen("--admin-listen", c.AdminListen); err != nil {
 		return err
 	}
-	log := o.logger()
+	log, err := c.logger(o)
+	if err != nil {
+		return err
+	}
 	cfg, err := c.aws(ctx)
 	if err != nil {
 		return err
@@ -62,11 +74,23 @@ func (c admissionCmd) Run(ctx context.Context, o output) error {
 	if err != nil {
 		return err
 	}
-	node := node{nats: c.natsFlags, table: c.Table, store: cfg, log: log, tuning: tuning}
+	var kept *archive.Archive
+	if c.Archive != "" {
+		if kept, err = openArchive(ctx, c.Archive, false); err != nil {
+			return err
+		}
+		defer func() { _ = kept.Close() }() // it was only read
+	}
+	traces, flush, err := o.traces(ctx, "tidegate-admission", log)
+	if err != nil {
+		return err
+	}
+	defer flush()
+	node := node{archive: kept, nats: c.natsFlags, table: c.Table, store: cfg, log: log, tuning: tuning, trustInfo: c.TrustRequestInfo, traces: traces}
 	return c.serve(ctx, log, "admission", func(ctx context.Context, registry *prometheus.Registry, ready func()) error {
 		err := node.run(ctx, registry, func() {
 			ready()
-			log.InfoContext(ctx, "admission is ready", "nats", c.NATS, "table", c.Table, "admin", c.AdminListen)
+			log.InfoContext(ctx, "admission is ready", "nats", c.where(), "table", c.Table, "admin", c.AdminListen)
 		})
 		return c.storeFlags.explain(err)
 	})
@@ -80,46 +104,28 @@ type node struct {
 	store aws.Config
 	log   *slog.Logger
 
-	tuning admission.Tuning
+	archive   *archive.Archive // nil: none
+	tuning    admission.Tuning
+	trustInfo bool                 // callers cannot write the header that names them
+	traces    trace.TracerProvider // nil: none
 }
 
 // run serves until ctx ends; it calls ready once requests are answered.
 func (n node) run(ctx context.Context, metrics prometheus.Registerer, ready func()) error {
-	options := append([]nats.Option{
-		nats.MaxReconnects(-1),
-		nats.ReconnectHandler(func(nc *nats.Conn) {
-			n.log.InfoContext(ctx, "connected to NATS again", "server", nc.ConnectedUrlRedacted())
-		}),
-		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
-			if err != nil {
-				n.log.WarnContext(ctx, "lost the connection to NATS: trying again until it is back", "error", err)
-			}
-		}),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			n.log.ErrorContext(ctx, "NATS reports an error", "error", err)
-		}),
-	}, n.via...)
-	nc, err := n.nats.dial("tidegate admission", options...)
+	nc, err := n.nats.dialService(ctx, "tidegate admission", n.log, n.via...)
 	if err != nil {
 		return err
 	}
 	service, err := admission.New(admission.Config{
 		NATS: nc, DynamoDB: n.store, Table: n.table,
 		Clock: systemClock(), Log: n.log, Metrics: metrics, Version: thisVersion().Version, Tuning: n.tuning,
+		TrustRequestInfo: n.trustInfo, Archive: n.archive, Traces: n.traces,
 	})
 	if err != nil {
 		nc.Close()
 		return fmt.Errorf("make the admission node: %w", err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- service.Run(ctx) }()
-	select {
-	case <-service.Ready():
-		ready()
-		return <-ended
-	case err := <-ended:
-		return err
-	}
+	return runService(ctx, service, ready)
 }
 
 // systemClock is this machine's clock. The wall reading carries no monotonic

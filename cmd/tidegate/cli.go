@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -44,6 +45,8 @@ type cli struct {
 type process struct {
 	getenv         func(string) string
 	self           string // how people call this program, for commands to paste
+	stdin          io.Reader
+	terminal       bool // stdin is a person's
 	stdout, stderr io.Writer
 }
 
@@ -51,14 +54,11 @@ type process struct {
 // the exit code.
 func run(ctx context.Context, args []string, p process) int {
 	var c cli
-	if len(args) == 0 {
-		args = []string{"--help"}
-	}
 	parser, helped, err := newParser(&c, p)
 	if err != nil {
 		return output{process: p}.end(nil, fmt.Errorf("the command line's own definition: %w", err))
 	}
-	command, err := parser.Parse(args)
+	command, err := parser.Parse(asMeant(args))
 	switch {
 	case *helped:
 		return exitDone
@@ -69,6 +69,19 @@ func run(ctx context.Context, args []string, p process) int {
 	o := output{process: p, json: c.JSON}
 	command.Bind(o)
 	return o.end(command.Selected(), command.Run())
+}
+
+// asMeant is what people mean who type nothing, `help`, or `--version`.
+func asMeant(args []string) []string {
+	switch {
+	case len(args) == 0:
+		return []string{"--help"}
+	case args[0] == "help":
+		return append(slices.Clone(args[1:]), "--help")
+	case len(args) == 1 && args[0] == "--version":
+		return []string{"version"}
+	}
+	return args
 }
 
 // newParser makes the parser; *helped is set once it has printed help.
@@ -83,7 +96,7 @@ func newParser(c *cli, p process) (parser *kong.Kong, helped *bool, err error) {
 		kong.ValueFormatter(describeFlag),
 		kong.Vars{
 			"nats": defaultNATS, "natsListen": defaultNATSListen,
-			"namespace": api.DefaultNamespace, "table": table.DefaultName,
+			"namespace": api.DefaultNamespace, "table": table.DefaultName, "archive": localArchive,
 		},
 		kong.Resolvers(fromEnvironment(p.getenv)),
 		kong.ExplicitGroups([]kong.Group{

@@ -32,12 +32,15 @@ func grammar(t *testing.T) *kong.Application {
 	return parser.Model
 }
 
-func TestNoArgumentsIsHelp(t *testing.T) {
-	bare, help := newWorld(), newWorld()
-	require.Equal(t, exitDone, run(context.Background(), nil, bare.process()))
-	require.Equal(t, exitDone, run(context.Background(), []string{"--help"}, help.process()))
-	require.Equal(t, help.stdout.String(), bare.stdout.String())
-	require.Contains(t, bare.stdout.String(), "tidegate up")
+// What people type before they know the commands is taken as it is meant.
+func TestWhatIsMeantIsDone(t *testing.T) {
+	for typed, meant := range map[string]string{"": "--help", "help": "--help", "help limits set": "limits set --help", "--version": "version"} {
+		first, second := newWorld(), newWorld()
+		require.Equal(t, exitDone, run(context.Background(), strings.Fields(typed), first.process()), typed)
+		require.Equal(t, exitDone, run(context.Background(), strings.Fields(meant), second.process()), meant)
+		require.NotEmpty(t, first.stdout.String())
+		require.Equal(t, second.stdout.String(), first.stdout.String())
+	}
 }
 
 // TestMisuse shows what wrong command lines are answered with. None of them
@@ -59,6 +62,9 @@ func TestMisuse(t *testing.T) {
 		"acquire key/1 gpt-4 rpm=1",
 		"acquire key-1 4gpt rpm=1",
 		"acquire key-1 gpt-4 rpm=1 --on-unavailable maybe",
+		"acquire key-1 gpt-4 rpm=1 --limit rpm=1",
+		"acquire key-1 gpt-4 rpm=1 --limit wcu=1/min",
+		"acquire key-1 gpt-4 rpm=1 --limit rpm=1/min,rpm=2/min",
 		"acquire key-1 gpt-4 rpm=1 --namespace Mine",
 		"acquire key-1 gpt-4 rpm=1 --nat nats://127.0.0.1:4222",
 		"acquire key-1 gpt-4 rpm=1 --nats",
@@ -83,18 +89,46 @@ func TestMisuse(t *testing.T) {
 		"limits set --entity key/1 rpm=100/min",
 		"limits set --resource 4gpt rpm=100/min",
 		"limits set --system rpm=100/min --on-unavailable maybe",
+		"shards key-1",
+		"shards key/1 gpt-4",
+		"shards key-1 gpt-4 --over 0s",
+		"bucket",
+		"bucket reset key-1",
+		"bucket reset key-1 4gpt",
 		"limits get",
 		"limits get key-1",
 		"limits delete",
 		"limits list --resource 4gpt",
 		"limits resolve key-1",
 		"limits resolve key/1 gpt-4",
+		"entity create",
+		"entity create key/1",
+		"entity create key-1 --cascade",
+		"entity create key-1 --parent key-1",
+		"entity create key-1 --meta team",
+		"entity create key-1 --meta team=a --meta team=b",
+		"entity create key-1 --meta a*b=c",
+		"entity get key/1",
+		"entity update key-1",
+		"entity update key-1 --parent acme --no-parent",
+		"entity update key-1 --no-parent --cascade",
+		"entity update key-1 --name x --if-version -1",
+		"entity delete key/1",
+		"entity children key/1",
+		"audit list --entity key-1 --resource gpt-4",
+		"audit list --action limits.guess",
+		"audit list --from yesterday",
+		"audit list --from 2026-03-02 --to 2026-03-01T12:00:00Z",
+		"audit list --limit -1",
+		"audit show",
 		"table",
 		"table drop",
 		"table status --dynamodb-endpoint 127.0.0.1:8000",
 		"table delete",
 		"up now",
 		"up --nats-listen 4222",
+		"up --log-format xml",
+		"relay --log-level loud",
 		"up --dynamodb-listen 8000",
 		"up --dynamodb-listen 0.0.0.0:8000",
 		"dynamodb --listen :8000",
@@ -126,12 +160,15 @@ func TestEveryFlagHasAVariable(t *testing.T) {
 		{"limits get --system", "TIDEGATE_ENTITY", "key-1", "--system stands alone", exitUsage},
 		{"limits get --system", "TIDEGATE_RESOURCE", "gpt-4", "--system stands alone", exitUsage},
 		{"limits get --entity key-1", "TIDEGATE_SYSTEM", "1", "--system stands alone", exitUsage},
+		{"entity create key-1", "TIDEGATE_PARENT", "key-1", "its own parent", exitUsage},
+		{"entity update key-1", "TIDEGATE_IF_VERSION", "-1", "what to change", exitUsage},
+		{"audit list", "TIDEGATE_FROM", "soon", "--from", exitUsage},
 		{"table status", "TIDEGATE_DYNAMODB_ENDPOINT", "nowhere", "--dynamodb-endpoint", exitUsage},
 		{"table delete", "TIDEGATE_TABLE", "mine", "in the table mine", exitUsage},
 		{"up", "TIDEGATE_NATS_LISTEN", "4222", "--nats-listen", exitUsage},
 		{"up", "TIDEGATE_DYNAMODB_LISTEN", "8000", "--dynamodb-listen", exitUsage},
 		{"up", "TIDEGATE_ADMIN_LISTEN", "9464", "--admin-listen", exitUsage},
-		{"up", "TIDEGATE_DIR", "/dev/null/data", "/dev/null/data", exitError},
+		{"up --admin-listen 127.0.0.1:0", "TIDEGATE_DIR", "/dev/null/data", "/dev/null/data", exitError},
 	} {
 		w := newWorld()
 		w.env[c.variable] = c.value

@@ -60,9 +60,54 @@ func TestTranscript(t *testing.T) {
 		"adjust forged rpm=1",
 		"limits delete --entity key-2",
 		"limits delete --entity key-2",
+		"acquire key-1 gpt-4 rpm=2 --limit rpm=3/520week",
+		"acquire key-1 gpt-4 rpm=2 --limit rpm=3/520week",
+		"acquire key-1 gpt-4 tpm=1 --limit rpm=3/520week",
+		"status key-1",
 		"acquire key-1 gpt-4 rpm=1 --namespace nobody",
 	)
 	golden(t, "tour.txt", strings.ReplaceAll(steady(text), s.nats, "$NATS"))
+}
+
+// TestTranscriptOfSettings is a tour of entities and of the changes made so far.
+func TestTranscriptOfSettings(t *testing.T) {
+	s := startUp(t)
+	tour := []string{
+		"entity list",
+		"entity get key-1",
+		"entity create acme --name Acme --meta plan=gold",
+		"entity create key-1 --parent acme --cascade --meta team=search --meta note=a=b",
+		"entity create key-1",
+		"entity create key-2 --parent nobody",
+		"entity update key-1 --name Alice --no-meta",
+		"entity update key-1 --no-cascade --if-version 1",
+		"entity update acme --parent key-1",
+		"entity children acme",
+		"entity children key-1",
+		"entity list",
+		"entity delete acme",
+		"entity update key-1 --no-parent",
+		"entity delete acme",
+		"entity delete acme",
+		"limits set --system rpm=100/min",
+		"audit list",
+		"audit list --entity key-1 --action entity.update",
+		"audit list --resource gpt-4",
+		"audit list --limit 1",
+		"audit list --to 2020-01-01",
+		"audit list --from 1h --system",
+		"audit show 1-1",
+		"audit show nothing",
+	}
+	text := transcript(t, map[string]string{"TIDEGATE_NATS": s.nats}, tour...)
+	text += transcript(t, map[string]string{"TIDEGATE_NATS": s.nats, "TIDEGATE_JSON": "1"},
+		"entity get key-1", "entity list", "entity children acme", "audit list --limit 1", "entity delete key-1")
+	golden(t, "settings.txt", steadyEvents(text))
+	w := newWorld()
+	w.env["TIDEGATE_NATS"] = s.nats
+	require.Equal(t, exitDone, runWithin(t, []string{"audit", "list", "--limit", "1"}, w))
+	id := eventIDs.FindString(w.stdout.String())
+	require.Contains(t, transcript(t, w.env, "audit show "+id), `before: {"entity":"key-1"`)
 }
 
 // TestTranscriptJSON is the same for programs.
@@ -88,6 +133,52 @@ func TestTranscriptJSON(t *testing.T) {
 		"limits delete --resource gpt-4",
 	)
 	golden(t, "tour_json.txt", strings.ReplaceAll(steady(text), s.nats, "$NATS"))
+}
+
+// TestTranscriptOperators is a tour of the commands that are not about limits.
+func TestTranscriptOperators(t *testing.T) {
+	s := startUp(t)
+	env := map[string]string{"TIDEGATE_NATS": s.nats}
+	lines := []string{
+		"namespace create tenant-a",
+		"namespace create tenant-a",
+		"namespace create Tenant",
+		"namespace list",
+		"limits set --system rpm=5/520week --namespace tenant-a",
+		"acquire key-1 gpt-4 rpm=1 --namespace tenant-a",
+		"release $LEASE",
+		"namespace purge tenant-a --yes",
+		"namespace delete default",
+		"namespace delete tenant-a",
+		"status key-1 --namespace tenant-a",
+		"namespace create tenant-a",
+		"namespace recover tenant-a",
+		"status key-1 --namespace tenant-a",
+		"namespace delete tenant-a",
+		"namespace purge tenant-a",
+		"namespace purge tenant-a --yes",
+		"namespace get tenant-a",
+		"policy get --system",
+		"policy set --system --on-unavailable allow --audit-retention-days 30",
+		"policy set --resource gpt-4 --on-unavailable block",
+		"policy set --resource gpt-4",
+		"policy set --resource gpt-4 --audit-retention-days 30",
+		"policy get --system",
+		"limits set --system rpm=5/520week",
+		"limits resolve key-1 gpt-4",
+		"policy set --resource gpt-4 --on-unavailable unset",
+		"limits resolve key-1 gpt-4",
+		"key list",
+		"key rotate",
+		"key rotate",
+		"key list",
+	}
+	golden(t, "operators.txt", strings.ReplaceAll(steady(transcript(t, env, lines...)), s.nats, "$NATS"))
+	env["TIDEGATE_JSON"] = "1"
+	golden(t, "operators_json.txt", strings.ReplaceAll(steady(transcript(t, env,
+		"namespace create tenant-a", "namespace list", "namespace delete tenant-a", "namespace recover tenant-a",
+		"namespace delete tenant-a", "namespace purge tenant-a --yes", "policy get --system", "key list", "key rotate",
+	)), s.nats, "$NATS"))
 }
 
 // TestJSONIsJSON reads what the commands print for programs.

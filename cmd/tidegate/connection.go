@@ -1,10 +1,13 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net"
+	"net/url"
 	"strings"
 	"time"
 
@@ -18,6 +21,7 @@ import (
 type natsFlags struct {
 	NATS  string `name:"nats" default:"${nats}" placeholder:"URL" help:"NATS server, or several with commas between; default: ${nats}."`
 	Creds string `name:"creds" placeholder:"FILE" help:"NATS credentials file."`
+	natsTLSFlags
 }
 
 // clientFlags say whom to ask, and for whom.
@@ -33,9 +37,31 @@ const (
 	connectTimeout = 2 * time.Second
 )
 
+// where is the server to show: what gives access to it is left out.
+func (f natsFlags) where() string {
+	servers := strings.Split(f.NATS, ",")
+	for i, server := range servers {
+		u, err := url.Parse(strings.TrimSpace(server))
+		switch {
+		case err == nil && u.Host != "" && u.User != nil:
+			if _, secret := u.User.Password(); !secret {
+				u.User = url.User("xxxxx") // a lone name is a token
+			}
+			servers[i] = u.Redacted()
+		case strings.Contains(server, "@"): // no URL, and maybe a secret all the same
+			servers[i] = "xxxxx" + server[strings.LastIndex(server, "@"):]
+		}
+	}
+	return strings.Join(servers, ",")
+}
+
 // dial connects to the NATS server under a name that its operators see.
 func (f natsFlags) dial(name string, options ...nats.Option) (*nats.Conn, error) {
-	options = append([]nats.Option{nats.Name(name), nats.Timeout(connectTimeout)}, options...)
+	secure, err := f.options()
+	if err != nil {
+		return nil, err
+	}
+	options = append(append([]nats.Option{nats.Name(name), nats.Timeout(connectTimeout)}, secure...), options...)
 	if f.Creds != "" {
 		options = append(options, nats.UserCredentials(f.Creds))
 	}
@@ -43,7 +69,10 @@ func (f natsFlags) dial(name string, options ...nats.Option) (*nats.Conn, error)
 	if err == nil {
 		return nc, nil
 	}
-	err = fmt.Errorf("connect to NATS at %s: %w", f.NATS, err)
+	err = fmt.Errorf("connect to NATS at %s: %w", f.where(), err)
+	if advice := f.adviceOn(err); advice != "" {
+		return nil, advise(err, "%s", advice)
+	}
 	var network *net.OpError
 	switch {
 	case errors.Is(err, nats.ErrNoServers), errors.Is(err, nats.ErrTimeout), errors.As(err, &network):
@@ -54,21 +83,63 @@ func (f natsFlags) dial(name string, options ...nats.Option) (*nats.Conn, error)
 	return nil, err
 }
 
+// dialService connects a service, which stays connected whatever happens to NATS and
+// says in its log what does.
+func (f natsFlags) dialService(ctx context.Context, name string, log *slog.Logger, via ...nats.Option) (*nats.Conn, error) {
+	return f.dial(name, append([]nats.Option{
+		nats.MaxReconnects(-1),
+		nats.ReconnectHandler(func(nc *nats.Conn) {
+			log.InfoContext(ctx, "connected to NATS again", "server", nc.ConnectedUrlRedacted())
+		}),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil {
+				log.WarnContext(ctx, "lost the connection to NATS: trying again until it is back", "error", err)
+			}
+		}),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			log.ErrorContext(ctx, "NATS reports an error", "error", err)
+		}),
+	}, via...)...)
+}
+
 // client calls do with a client, and says what to do about its error.
 func (f clientFlags) client(do func(*tidegate.Client) error) error {
 	if err := api.CheckNamespace(f.Namespace); err != nil {
 		return usageError{fmt.Errorf("--namespace: %w", err)}
 	}
-	nc, err := f.dial("tidegate command line", tidegate.InboxPrefix(f.Namespace))
+	return f.connected(tidegate.InboxPrefix(f.Namespace), func(c *tidegate.Client) error { return f.explain(do(c)) },
+		tidegate.WithNamespace(f.Namespace))
+}
+
+// stepTimeout is how long one request of an operator may take: a step of a purge
+// removes many items.
+const stepTimeout = 20 * time.Second
+
+// operator calls do with access to what belongs to no tenant, and says what to
+// do about its error.
+func (f natsFlags) operator(do func(tidegate.Operator) error) error {
+	return f.connected(tidegate.OperatorInboxPrefix(), func(c *tidegate.Client) error {
+		err := do(c.Operator())
+		var refused *api.Error
+		if errors.As(err, &refused) && refused.Code == api.CodeUnknownNamespace {
+			return advise(err, "`tidegate namespace list` shows those there are.")
+		}
+		return f.explain(err)
+	}, tidegate.WithTimeout(stepTimeout))
+}
+
+// connected calls do with a client on a connection of its own.
+func (f natsFlags) connected(inbox nats.Option, do func(*tidegate.Client) error, options ...tidegate.Option) error {
+	nc, err := f.dial("tidegate command line", inbox)
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
-	client, err := tidegate.New(nc, tidegate.WithNamespace(f.Namespace))
+	client, err := tidegate.New(nc, options...)
 	if err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
-	return f.explain(do(client))
+	return do(client)
 }
 
 // explain adds to an error of a request what to do about it, where that is
@@ -77,7 +148,7 @@ func (f natsFlags) explain(err error) error {
 	var refused *api.Error
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
-		return advise(fmt.Errorf("nobody answers for Tidegate on the NATS server at %s (%w)", f.NATS, err),
+		return advise(fmt.Errorf("nobody answers for Tidegate on the NATS server at %s (%w)", f.where(), err),
 			"Start `tidegate admission` there, or everything in one process with `tidegate up`.")
 	case errors.Is(err, nats.ErrTimeout):
 		return advise(err, "The service took too long; whether it did what was asked is unknown. See its log.")
@@ -113,11 +184,12 @@ func (f clientFlags) command(self string, words ...string) string {
 		line = append(line, quoted(word))
 	}
 	if f.NATS != defaultNATS {
-		line = append(line, "--nats", quoted(f.NATS))
+		line = append(line, "--nats", quoted(f.where()))
 	}
 	if f.Creds != "" {
 		line = append(line, "--creds", quoted(f.Creds))
 	}
+	line = append(line, f.words()...)
 	if f.Namespace != api.DefaultNamespace {
 		line = append(line, "--namespace", quoted(f.Namespace))
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"path/filepath"
 	"sync"
@@ -29,6 +30,10 @@ func (f fsyncFlags) openEngine(dir string, log *slog.Logger) (engine *localdynam
 	if errors.Is(err, journal.ErrInUse) {
 		return nil, nil, advise(fmt.Errorf("the data directory %s is in use", dir),
 			"Another `tidegate up` or `tidegate dynamodb` runs on it: stop that, or give another directory with --dir.")
+	}
+	var file *fs.PathError
+	if errors.As(err, &file) {
+		return nil, nil, advise(err, "The data directory %s cannot be used: give one that can be written with --dir.", dir)
 	}
 	if err != nil {
 		return nil, nil, err

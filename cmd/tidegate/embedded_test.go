@@ -59,6 +59,7 @@ func TestDynamoDBKeepsItsTables(t *testing.T) {
 
 			for _, other := range []string{"up", "dynamodb"} {
 				w := newWorld()
+				w.env["TIDEGATE_ADMIN_LISTEN"] = "127.0.0.1:0"
 				require.Equal(t, exitError, runWithin(t, []string{other, "--dir", dir}, w))
 				require.Contains(t, w.stderr.String(), "is in use")
 				require.Contains(t, w.stderr.String(), "--dir")

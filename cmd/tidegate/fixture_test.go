@@ -24,6 +24,8 @@ const self = "tidegate"
 // world is a process whose environment and streams are the test's.
 type world struct {
 	env            map[string]string
+	stdin          string
+	terminal       bool // stdin is a person's
 	stdout, stderr *buffer
 }
 
@@ -32,7 +34,7 @@ func newWorld() *world {
 }
 
 func (w *world) process() process {
-	return process{getenv: func(name string) string { return w.env[name] }, self: self, stdout: w.stdout, stderr: w.stderr}
+	return process{getenv: func(name string) string { return w.env[name] }, self: self, stdin: strings.NewReader(w.stdin), terminal: w.terminal, stdout: w.stdout, stderr: w.stderr}
 }
 
 // buffer is a stream that can be waited on.
@@ -102,8 +104,13 @@ func startUp(t *testing.T, more ...string) *system {
 	printed, ready := s.stdout.wait(greetingEnds, ended)
 	require.True(t, ready, "up ended: %s", s.stderr)
 	s.printed = printed
-	s.nats = regexp.MustCompile(`nats://[0-9.:]+`).FindString(printed)
+	s.nats = natsOf(printed)
 	return s
+}
+
+// natsOf finds the address of NATS in a greeting.
+func natsOf(printed string) string {
+	return regexp.MustCompile(`nats://[0-9.:]+`).FindString(printed)
 }
 
 // runApart runs a command line that goes on until it is stopped. ended is closed
@@ -152,16 +159,40 @@ func runWithin(t *testing.T, args []string, w *world) int {
 }
 
 var (
-	leases    = regexp.MustCompile(`A[A-Za-z0-9_-]{60,}`)
-	waits     = regexp.MustCompile(`\b(\d+ ms|\d+\.\d s|\d+h\d+m\d+s|\d+m\d+s|\d+ days)`)
-	waitsJSON = regexp.MustCompile(`"retry_after_ms":\d+`)
+	leases  = regexp.MustCompile(`A[A-Za-z0-9_-]{60,}`)
+	waits   = regexp.MustCompile(`\b(\d+ ms|\d+\.\d s|\d+h\d+m\d+s|\d+m\d+s|\d+ days)`)
+	moments = regexp.MustCompile(`\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
+	// Ids are random; columns are as wide as their widest cell all the same.
+	namespaceIDs = regexp.MustCompile(`\b(default|tenant-a)( +)[A-Za-z0-9_-]{11}( +)`)
+	keyIDs       = regexp.MustCompile(`(?m)^[A-Za-z0-9_-]{6}( +(?:next|signing|retired) )`)
+	idsJSON      = regexp.MustCompile(`"id":"[A-Za-z0-9_-]+"`)
+	momentsJSON  = regexp.MustCompile(`_ms":\d{13}`)
+	waitsJSON    = regexp.MustCompile(`"retry_after_ms":\d+`)
 )
 
 // steady replaces what differs from run to run.
 func steady(text string) string {
 	text = leases.ReplaceAllString(text, "<lease>")
 	text = waits.ReplaceAllString(text, "<wait>")
+	text = moments.ReplaceAllString(text, "<moment>")
+	text = namespaceIDs.ReplaceAllString(text, "$1$2<id>$3")
+	text = keyIDs.ReplaceAllString(text, "<key> $1")
+	text = idsJSON.ReplaceAllString(text, `"id":"<id>"`)
+	text = momentsJSON.ReplaceAllString(text, `_ms":<moment>`)
 	return waitsJSON.ReplaceAllString(text, `"retry_after_ms":<ms>`)
+}
+
+var (
+	eventIDs   = regexp.MustCompile(`\b\d{13}-\d+\b`)
+	eventTimes = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}Z`)
+	eventSeals = regexp.MustCompile(`"(namespace|at_ms|previous_mac|key_id|mac)":("[^"]*"|\d+)`)
+)
+
+// steadyEvents replaces what differs between runs in audit events.
+func steadyEvents(text string) string {
+	text = eventIDs.ReplaceAllString(text, "<id>")
+	text = eventTimes.ReplaceAllString(text, "<time>")
+	return eventSeals.ReplaceAllString(text, `"$1":<$1>`)
 }
 
 // golden compares with a file in testdata, or writes it with -update.

@@ -4,16 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/tidegate/tidegate/internal/manifest"
 	"github.com/tidegate/tidegate/pkg/api"
 	tidegate "github.com/tidegate/tidegate/pkg/client"
 )
 
 // settingCommands set things up.
 type settingCommands struct {
-	Limits limitsCmd `cmd:"" group:"set" help:"Stored limits."`
-	Table  tableCmd  `cmd:"" group:"set" help:"The DynamoDB table."`
+	Limits    limitsCmd    `cmd:"" group:"set" help:"Stored limits."`
+	Policy    policyCmd    `cmd:"" group:"set" help:"What is stored beside limits: what to do in an outage, how long to keep audit events."`
+	Namespace namespaceCmd `cmd:"" group:"set" help:"Tenants, for operators."`
+	Key       keyCmd       `cmd:"" group:"set" help:"Lease signing keys, for operators."`
+	Entity    entityCmd    `cmd:"" group:"set" help:"Entities: parents, names, metadata."`
+	Audit     auditCmd     `cmd:"" group:"set" help:"Who changed what."`
+	DLQ       dlqCmd       `cmd:"" name:"dlq" group:"set" help:"Dead letters: changes that a service could not apply, for operators."`
+	Services  servicesCmd  `cmd:"" group:"set" help:"Show who runs, and how far each is behind, for operators."`
+	Table     tableCmd     `cmd:"" group:"set" help:"The DynamoDB table."`
+	Check     checkCmd     `cmd:"" group:"set" help:"Say whether this release and the table fit each other."`
 }
 
 type limitsCmd struct {
@@ -22,6 +32,8 @@ type limitsCmd struct {
 	Delete  limitsDeleteCmd  `cmd:"" help:"Take all limits from a level, so that the next one holds."`
 	List    limitsListCmd    `cmd:"" help:"Show all levels that have limits, or those of an entity or a resource."`
 	Resolve limitsResolveCmd `cmd:"" help:"Show which level's limits hold for an entity and a resource."`
+	Plan    limitsPlanCmd    `cmd:"" help:"Show what it takes to get to the limits that a file declares."`
+	Apply   limitsApplyCmd   `cmd:"" help:"Create, change and delete limits as a file declares them."`
 }
 
 // levelFlags name a config level.
@@ -130,7 +142,7 @@ func (c limitsDeleteCmd) Run(ctx context.Context, o output) error {
 			return err
 		}
 		return o.write(api.LimitsDeleteReply{Deleted: true}, func(p *page) {
-			p.line("%s has no limits of its own any more", levelName(target))
+			p.line("%s has no limits of its own any more", manifest.Name(target))
 		})
 	})
 }
@@ -189,8 +201,13 @@ func (c limitsResolveCmd) Run(ctx context.Context, o output) error {
 			return c.adviseLimits(o, err, c.Entity, c.Resource, nil)
 		}
 		return o.write(reply, func(p *page) {
-			p.line("the limits of %s hold; when the store cannot be asked: %s\n", levelName(reply.Winner), reply.OnUnavailable)
+			p.line("the limits of %s hold; when the store cannot be asked: %s\n", manifest.Name(reply.Winner), reply.OnUnavailable)
 			p.levels(reply.Levels)
+			for _, level := range reply.Levels {
+				if level.AuditRetentionDays > 0 {
+					p.line("\naudit events are kept for %d days", level.AuditRetentionDays)
+				}
+			}
 		})
 	})
 }
@@ -203,29 +220,20 @@ func (o output) level(level api.LimitsLevel) error {
 // levels adds a table of config levels.
 func (p *page) levels(levels []api.LimitsLevel) {
 	rows := [][]string{{"LEVEL", "VERSION", "ON UNAVAILABLE", "LIMITS"}}
+	managed := slices.ContainsFunc(levels, func(l api.LimitsLevel) bool { return l.Manifest != "" })
+	if managed {
+		rows[0] = slices.Insert(rows[0], 3, "MANIFEST")
+	}
 	for _, l := range levels {
-		policy := string(l.OnUnavailable)
-		if policy == "" {
-			policy = "-"
-		}
 		limits := make([]string, len(l.Limits))
 		for i, limit := range l.Limits {
 			limits[i] = limit.String()
 		}
-		rows = append(rows, []string{levelName(l.LimitsTarget), number(l.Version), policy, strings.Join(limits, " ")})
+		row := []string{manifest.Name(l.LimitsTarget), number(l.Version), orDash(string(l.OnUnavailable)), strings.Join(limits, " ")}
+		if managed {
+			row = slices.Insert(row, 3, orDash(l.Manifest))
+		}
+		rows = append(rows, row)
 	}
 	p.table(rows)
-}
-
-// levelName is how people call a level.
-func levelName(t api.LimitsTarget) string {
-	switch {
-	case t.System:
-		return "system"
-	case t.Resource == "":
-		return "entity " + t.Entity
-	case t.Entity == "":
-		return "resource " + t.Resource
-	}
-	return "entity " + t.Entity + " on " + t.Resource
 }

@@ -4,30 +4,31 @@ import (
 	"context"
 	"os"
 	"os/signal"
-	"runtime/debug"
+	"sync"
 	"syscall"
+
+	"golang.org/x/term"
+
+	"github.com/tidegate/tidegate/internal/daemon"
 )
 
 func main() { os.Exit(start()) }
 
-// gcPercent is GOGC where the environment does not set it. The heap of a service
-// is small and its goroutines are many, so that most of the work of a
-// collection is their stacks: fewer collections gave a third more acquires per
-// second on two cores.
-const gcPercent = 400
-
 // start ends with the first signal in order, with the second at once.
 func start() int {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
+	var pace sync.WaitGroup
+	running, end := context.WithCancel(context.Background())
+	pace.Go(func() { daemon.PaceGC(running, os.Getenv("GOGC")) })
+	defer func() { end(); pace.Wait() }()
 	return run(ctx, os.Args[1:], process{
-		getenv: os.Getenv,
-		self:   invocation(os.Args[0]),
-		stdout: os.Stdout,
-		stderr: os.Stderr,
+		getenv:   os.Getenv,
+		self:     invocation(os.Args[0]),
+		stdin:    os.Stdin,
+		terminal: term.IsTerminal(int(os.Stdin.Fd())),
+		stdout:   os.Stdout,
+		stderr:   os.Stderr,
 	})
 }

@@ -79,3 +79,11 @@ func quoted(word string) string {
 	}
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
+
+// orDash is a cell that is not empty.
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}

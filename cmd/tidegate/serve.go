@@ -18,20 +18,13 @@ import (
 // adminFlags are for whoever watches a service.
 type adminFlags struct {
 	AdminListen string `name:"admin-listen" default:"127.0.0.1:9464" placeholder:"ADDR" help:"Where metrics, health and pprof are served; default: 127.0.0.1:9464. Port 0 takes a free one."`
+	logFlags
 }
 
 const (
 	headerTimeout   = 5 * time.Second
 	shutdownTimeout = 2 * time.Second
 )
-
-// logger writes to where people read it: beside the output, not in it.
-func (o output) logger() *slog.Logger {
-	if o.json {
-		return slog.New(slog.NewJSONHandler(o.stderr, nil))
-	}
-	return slog.New(slog.NewTextHandler(o.stderr, nil))
-}
 
 // serve runs body, the component of that name, with a metrics registry that is
 // served beside it, at what AdminListen then says. body calls ready when what it

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -20,6 +23,7 @@ import (
 // storeFlags say which DynamoDB and which table to use.
 type storeFlags struct {
 	Endpoint string `name:"dynamodb-endpoint" placeholder:"URL" help:"DynamoDB endpoint; default: that of the region."`
+	CA       string `name:"dynamodb-ca" placeholder:"FILE" help:"Trust a DynamoDB endpoint of this authority (PEM); default: the machine's."`
 	Region   string `name:"region" placeholder:"REGION" help:"AWS region; default: that of the AWS environment and files."`
 	Table    string `name:"table" default:"${table}" placeholder:"NAME" help:"Table; default: ${table}."`
 }
@@ -46,6 +50,13 @@ func (f storeFlags) aws(ctx context.Context) (aws.Config, error) {
 	options := []func(*config.LoadOptions) error{config.WithHTTPClient(storeTransport())}
 	if f.Region != "" {
 		options = append(options, config.WithRegion(f.Region))
+	}
+	if f.CA != "" {
+		pem, err := os.ReadFile(f.CA)
+		if err != nil {
+			return aws.Config{}, usageError{fmt.Errorf("--dynamodb-ca: %w", err)}
+		}
+		options = append(options, config.WithCustomCABundle(bytes.NewReader(pem)))
 	}
 	if local { // then the machine's role in AWS is no matter, and looking for it takes time
 		options = append(options, config.WithEC2IMDSClientEnableState(imds.ClientDisabled))
@@ -104,7 +115,10 @@ func storeTransport() *awshttp.BuildableClient {
 func (f storeFlags) explain(err error) error {
 	var missing *types.ResourceNotFoundException
 	var operation *net.OpError
+	var untrusted *tls.CertificateVerificationError
 	switch {
+	case errors.As(err, &untrusted):
+		return advise(err, "Point --dynamodb-ca at the certificate of the authority that signed the endpoint's, and reach it by a name that the certificate has.")
 	case errors.As(err, &missing):
 		return advise(err, "Make the table with `tidegate table create`, or point --table at yours.")
 	case errors.As(err, &operation) && f.Endpoint != "":

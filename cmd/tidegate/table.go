@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -10,14 +9,16 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/tidegate/tidegate/internal/namespace"
+	"github.com/tidegate/tidegate/internal/schema"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
 type tableCmd struct {
-	Create tableCreateCmd `cmd:"" help:"Make the table and the namespace default, unless they are there."`
-	Status tableStatusCmd `cmd:"" help:"Show whether the table is there and fit for use."`
-	Delete tableDeleteCmd `cmd:"" help:"Delete the table and all that is in it."`
+	Create   tableCreateCmd   `cmd:"" help:"Make the table and the namespace default, unless they are there."`
+	Status   tableStatusCmd   `cmd:"" help:"Show whether the table is there and fit for use."`
+	Delete   tableDeleteCmd   `cmd:"" help:"Delete the table and all that is in it."`
+	Template tableTemplateCmd `cmd:"" help:"Print the table as a CloudFormation template."`
 }
 
 type tableCreateCmd struct{ storeFlags }
@@ -38,6 +39,12 @@ func (c tableCreateCmd) Run(ctx context.Context, o output) error {
 // there yet.
 func prepareTable(ctx context.Context, client *dynamodb.Client, name string) error {
 	if err := table.CreateTable(ctx, client, name); err != nil {
+		return err
+	}
+	if err := schema.Refuse(ctx, client, name); err != nil {
+		return err
+	}
+	if err := schema.Mark(ctx, client, name); err != nil {
 		return err
 	}
 	if _, err := namespace.NewRegistry(client, name).Ensure(ctx, api.DefaultNamespace); err != nil {
@@ -84,6 +91,26 @@ func (c tableDeleteCmd) Run(ctx context.Context, o output) error {
 	return o.write(map[string]any{"table": c.Table, "deleted": true}, func(p *page) { p.line("table %s is deleted", c.Table) })
 }
 
+type tableTemplateCmd struct {
+	Table string `name:"table" default:"${table}" placeholder:"NAME" help:"Table; default: ${table}."`
+}
+
+func (tableTemplateCmd) Help() string {
+	return `In YAML, also with --json. It asks for point-in-time recovery and protection from deletion, which ` + "`tidegate table create`" + ` does not turn on. Run ` + "`tidegate table create`" + ` once the stack is there: it makes what has to be in the table.`
+}
+
+// Run prints, and asks no store.
+func (c tableTemplateCmd) Run(o output) error {
+	text, err := table.Template(c.Table)
+	if err != nil {
+		return err
+	}
+	if _, err := o.stdout.Write(text); err != nil {
+		return fmt.Errorf("print the template: %w", err)
+	}
+	return nil
+}
+
 // open makes a client of the store.
 func (f storeFlags) open(ctx context.Context) (*dynamodb.Client, error) {
 	cfg, err := f.aws(ctx)
@@ -103,9 +130,13 @@ type tableStatus struct {
 }
 
 func (f storeFlags) print(ctx context.Context, o output, client *dynamodb.Client) error {
-	s, err := describeTable(ctx, client, f.Table)
+	facts, err := table.Inspect(ctx, client, f.Table)
 	if err != nil {
 		return f.explain(err)
+	}
+	s := tableStatus{
+		Table: f.Table, Status: facts.Table.TableStatus, Indexes: len(facts.Table.GlobalSecondaryIndexes),
+		Stream: string(facts.Stream()), TTL: facts.Expires(),
 	}
 	err = o.write(s, func(p *page) {
 		p.table([][]string{
@@ -116,42 +147,8 @@ func (f storeFlags) print(ctx context.Context, o output, client *dynamodb.Client
 	if err != nil {
 		return err
 	}
-	return s.check()
-}
-
-func describeTable(ctx context.Context, client *dynamodb.Client, name string) (tableStatus, error) {
-	out, err := client.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &name})
-	if err != nil {
-		return tableStatus{}, fmt.Errorf("look at the table %s: %w", name, err)
-	}
-	ttl, err := client.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: &name})
-	if err != nil {
-		return tableStatus{}, fmt.Errorf("look at the ttl setting of table %s: %w", name, err)
-	}
-	s := tableStatus{Table: name, Status: out.Table.TableStatus, Indexes: len(out.Table.GlobalSecondaryIndexes)}
-	if stream := out.Table.StreamSpecification; stream != nil {
-		s.Stream = string(stream.StreamViewType)
-	}
-	if d := ttl.TimeToLiveDescription; d != nil {
-		s.TTL = d.TimeToLiveStatus == types.TimeToLiveStatusEnabled || d.TimeToLiveStatus == types.TimeToLiveStatusEnabling
-	}
-	return s, nil
-}
-
-// check fails unless the table is as Tidegate makes it.
-func (s tableStatus) check() error {
-	want := table.Definition(s.Table)
-	switch {
-	case s.Status != types.TableStatusActive:
-		return fmt.Errorf("the table %s is %s: wait until it is active", s.Table, s.Status)
-	case s.Indexes != len(want.GlobalSecondaryIndexes):
-		return fmt.Errorf("the table %s has %d indexes, not %d: it was not made by `tidegate table create`; choose another --table",
-			s.Table, s.Indexes, len(want.GlobalSecondaryIndexes))
-	case s.Stream != string(want.StreamSpecification.StreamViewType):
-		return fmt.Errorf("the table %s has no stream of %s: it was not made by `tidegate table create`; choose another --table",
-			s.Table, want.StreamSpecification.StreamViewType)
-	case !s.TTL:
-		return errors.New("items do not expire: run `tidegate table create`, which turns that on")
+	if faults := facts.Faults(); len(faults) > 0 {
+		return fmt.Errorf("the table %s is not fit for use: %s; %s", f.Table, faults[0].What, faults[0].Fix)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"net/http"
 	"path/filepath"
 	"time"
 
@@ -10,6 +11,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tidegate/tidegate/internal/archive"
+	"github.com/tidegate/tidegate/internal/daemon"
 	"github.com/tidegate/tidegate/internal/embednats"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/table"
@@ -24,16 +27,24 @@ type upCmd struct {
 }
 
 func (upCmd) Help() string {
-	return `The data directory keeps everything: the store is in DIR/dynamodb, what NATS JetStream keeps in DIR/nats.`
+	return `The data directory keeps everything: the store is in DIR/dynamodb, what NATS JetStream keeps in DIR/nats, audit events that have left the store in DIR/archive.`
 }
 
 // Run serves until ctx ends, then stops in order: admission answers what it
-// has, then NATS, then the store's listener and the store.
+// has, relay and the services on the feed end what they do, all at once, then NATS, then the store's listener and the store.
 func (c upCmd) Run(ctx context.Context, o output) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	log := o.logger()
+	log, err := c.logger(o)
+	if err != nil {
+		return err
+	}
+	traces, flush, err := o.traces(ctx, "tidegate", log)
+	if err != nil {
+		return err
+	}
+	defer flush()
 	return c.serve(ctx, log, "up", func(ctx context.Context, registry *prometheus.Registry, ready func()) (err error) {
 		engine, closeEngine, err := c.openEngine(c.Dir, log)
 		if err != nil {
@@ -56,13 +67,49 @@ func (c upCmd) Run(ctx context.Context, o output) error {
 		if err := prepareTable(ctx, dynamodb.NewFromConfig(store), table.DefaultName); err != nil {
 			return err
 		}
+		kept, err := c.openArchive(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, kept.Close()) }()
 		flags := natsFlags{NATS: ns.URL()}
-		n := node{nats: flags, via: []nats.Option{ns.InProcess()}, table: table.DefaultName, store: store, log: log}
-		return n.run(ctx, registry, func() {
-			ready()
-			c.greet(o, flags.NATS)
-		})
+		via := []nats.Option{ns.InProcess()}
+		r := relayNode{nats: flags, via: via, table: table.DefaultName, store: store, log: log}
+		a := aggregatorNode{nats: flags, via: via, table: table.DefaultName, store: store, log: log}
+		k := archiverNode{nats: flags, via: via, archive: kept, log: log}
+		s := sharderNode{nats: flags, via: via, table: table.DefaultName, store: store, log: log}
+		n := node{archive: kept, nats: flags, via: via, table: table.DefaultName, store: store, log: log, traces: traces}
+		return daemon.NewGroup(daemon.GroupOptions{Log: log, Now: time.Now},
+			daemon.Component{Name: "relay", Run: func(stop, _ context.Context, ready func()) error {
+				return r.run(stop, registry, ready)
+			}},
+			daemon.Component{Name: "aggregator", Beside: true, Run: func(stop, _ context.Context, ready func()) error {
+				return a.run(stop, registry, ready)
+			}},
+			daemon.Component{Name: "archiver", Beside: true, Run: func(stop, _ context.Context, ready func()) error {
+				return k.run(stop, registry, ready)
+			}},
+			daemon.Component{Name: "sharder", Beside: true, Run: func(stop, _ context.Context, ready func()) error {
+				return s.run(stop, registry, ready)
+			}},
+			daemon.Component{Name: "admission", Run: func(stop, _ context.Context, admits func()) error {
+				return n.run(stop, registry, func() {
+					admits()
+					ready()
+					c.greet(o, flags.NATS)
+				})
+			}},
+		).Run(ctx, context.WithoutCancel(ctx))
 	})
+}
+
+// openArchive opens the audit archive of the data directory.
+func (c upCmd) openArchive(ctx context.Context) (*archive.Archive, error) {
+	at, err := folderURL(filepath.Join(c.Dir, "archive"))
+	if err != nil {
+		return nil, err
+	}
+	return openArchive(ctx, at, true)
 }
 
 // check refuses addresses that cannot be listened on.
@@ -78,9 +125,11 @@ func (c upCmd) check() error {
 }
 
 type dynamodbCmd struct {
-	Listen string `name:"listen" default:"127.0.0.1:8000" placeholder:"ADDR" help:"Where, on loopback; default: 127.0.0.1:8000. Port 0 takes a free one."`
-	Dir    string `name:"dir" placeholder:"DIR" help:"Data directory, such as that of tidegate up; default: none, the store is in memory."`
+	Listen       string `name:"listen" default:"127.0.0.1:8000" placeholder:"ADDR" help:"Where, on loopback; default: 127.0.0.1:8000. Port 0 takes a free one."`
+	TrustNetwork bool   `name:"trust-network" help:"Let --listen be beyond loopback, such as on a network of containers: whoever reaches the store may do everything."`
+	Dir          string `name:"dir" placeholder:"DIR" help:"Data directory, such as that of tidegate up; default: none, the store is in memory."`
 	fsyncFlags
+	logFlags
 }
 
 func (dynamodbCmd) Help() string {
@@ -89,19 +138,27 @@ func (dynamodbCmd) Help() string {
 
 // Run serves until ctx ends.
 func (c dynamodbCmd) Run(ctx context.Context, o output) (err error) {
-	if err := checkLoopback("--listen", c.Listen); err != nil {
+	check := checkLoopback
+	if c.TrustNetwork {
+		check = checkListen
+	}
+	if err := check("--listen", c.Listen); err != nil {
+		return err
+	}
+	log, err := c.logger(o)
+	if err != nil {
 		return err
 	}
 	engine, kept := localdynamo.New(localdynamo.Options{Now: time.Now}), "in memory only"
 	if c.Dir != "" {
 		var closeEngine func() error
-		if engine, closeEngine, err = c.openEngine(c.Dir, o.logger()); err != nil {
+		if engine, closeEngine, err = c.openEngine(c.Dir, log); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, closeEngine()) }()
 		kept = "data in " + c.Dir
 	}
-	bound, stop, err := listenHTTP(ctx, "--listen", c.Listen, engine, o.logger())
+	bound, stop, err := listenHTTP(ctx, "--listen", c.Listen, withHealth(engine), log)
 	if err != nil {
 		return err
 	}
@@ -114,4 +171,15 @@ func (c dynamodbCmd) Run(ctx context.Context, o output) (err error) {
 	})
 	<-ctx.Done()
 	return err
+}
+
+// withHealth answers whoever asks whether the store is there, which in DynamoDB's
+// protocol takes credentials.
+func withHealth(store http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/", store)
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("alive\n")) // whoever asked may be gone
+	})
+	return mux
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -156,4 +157,30 @@ func requireFree(t *testing.T, address string) {
 	require.NoError(t, l.Close())
 	_, err = net.DialTimeout("tcp", address, time.Second)
 	require.Error(t, err)
+}
+
+// TestUpShowsAllMetrics asks for the metrics of everything in one process: those
+// that docs/metrics.md lists, and no others. Which of them move is tested in
+// test/observe.
+func TestUpShowsAllMetrics(t *testing.T) {
+	s := startUp(t)
+	for _, command := range tried(s.printed) {
+		require.Equal(t, exitDone, runWithin(t, strings.Fields(command)[1:], newWorld()), command)
+	}
+	document, err := os.ReadFile(filepath.Join("..", "..", "docs", "metrics.md"))
+	require.NoError(t, err)
+	listed := map[string]bool{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `(tidegate_\\w+)`").FindAllStringSubmatch(string(document), -1) {
+		listed[m[1]] = true
+	}
+	reply, err := http.Get(regexp.MustCompile(`http://[0-9.:]+/metrics`).FindString(s.printed))
+	require.NoError(t, err)
+	page, err := io.ReadAll(reply.Body)
+	require.NoError(t, errors.Join(err, reply.Body.Close()))
+	shown := 0
+	for _, m := range regexp.MustCompile(`(?m)^# TYPE (tidegate_\w+) `).FindAllStringSubmatch(string(page), -1) {
+		require.True(t, listed[m[1]], "%s is not in docs/metrics.md", m[1])
+		shown++
+	}
+	require.Equal(t, len(listed), shown, "all that are listed\n%s", page)
 }

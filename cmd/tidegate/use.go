@@ -11,15 +11,20 @@ import (
 
 // useCommands are the main job by hand.
 type useCommands struct {
-	Acquire acquireCmd `cmd:"" group:"use" help:"Spend tokens from several limits at once, all or none."`
-	Adjust  adjustCmd  `cmd:"" group:"use" help:"Correct what a lease spent."`
-	Release releaseCmd `cmd:"" group:"use" help:"Give back all that a lease holds."`
-	Status  statusCmd  `cmd:"" group:"use" help:"Show balances, spending nothing."`
+	Acquire  acquireCmd  `cmd:"" group:"use" help:"Spend tokens from several limits at once, all or none."`
+	Adjust   adjustCmd   `cmd:"" group:"use" help:"Correct what a lease spent."`
+	Release  releaseCmd  `cmd:"" group:"use" help:"Give back all that a lease holds."`
+	Status   statusCmd   `cmd:"" group:"use" help:"Show balances, spending nothing."`
+	Capacity capacityCmd `cmd:"" group:"use" help:"Sum up what all entities hold of a resource."`
+	Shards   shardsCmd   `cmd:"" group:"use" help:"Show each shard of a bucket: its level, what it holds, how fast it is written to."`
+	Bucket   bucketCmd   `cmd:"" group:"use" help:"Make a bucket full again."`
+	Usage    usageCmd    `cmd:"" group:"use" help:"Show what an entity used, by hour, day or month."`
 }
 
 type acquireCmd struct {
 	clientFlags
 	OnUnavailable api.Policy `name:"on-unavailable" placeholder:"POLICY" help:"What to do when the store cannot be asked: block or allow. Default: what is stored."`
+	Limits        []string   `name:"limit" placeholder:"LIMIT" help:"Limits in place of the stored ones, in a bucket of their own: rpm=10/min. Needs a permission of its own."`
 
 	Entity   string   `arg:"" help:"Who spends: an API key, a user."`
 	Resource string   `arg:"" help:"On what: a model, an endpoint."`
@@ -39,8 +44,13 @@ func (c acquireCmd) Run(ctx context.Context, o output) error {
 	if err := c.OnUnavailable.Check(); err != nil {
 		return usageError{fmt.Errorf("--on-unavailable: %w", err)}
 	}
+	brought, err := parseLimits(c.Limits)
+	if err != nil {
+		return usageError{fmt.Errorf("--limit: %w", err)}
+	}
 	return c.client(func(client *tidegate.Client) error {
-		lease, err := client.Acquire(ctx, c.Entity, c.Resource, tokensOf(consume), tidegate.OnUnavailable(c.OnUnavailable))
+		lease, err := client.Acquire(ctx, c.Entity, c.Resource, tokensOf(consume),
+			tidegate.OnUnavailable(c.OnUnavailable), tidegate.OverrideLimits(brought...))
 		var denied *tidegate.DeniedError
 		switch {
 		case errors.As(err, &denied):
@@ -48,6 +58,8 @@ func (c acquireCmd) Run(ctx context.Context, o output) error {
 				return err
 			}
 			return errDenied
+		case err != nil && len(brought) > 0:
+			return err // stored limits have no part in it
 		case err != nil:
 			return c.adviseLimits(o, err, c.Entity, c.Resource, consume)
 		}
@@ -87,7 +99,11 @@ func (f clientFlags) adviseLimits(o output, err error, entity, resource string, 
 		for _, a := range consume {
 			words = append(words, api.FormatLimit(exampleLimit(a)))
 		}
-		return advise(err, "To set what this asks for:\n  %s", f.command(o.self, words...))
+		if len(consume) > 0 {
+			return advise(err, "To set what this asks for:\n  %s", f.command(o.self, words...))
+		}
+		words = append(words, api.FormatLimit(exampleLimit(api.Amount{Name: "rpm", Tokens: 1})))
+		return advise(err, "To set one:\n  %s", f.command(o.self, words...))
 	case api.CodeUnknownLimit:
 		return advise(err, "The limits that hold:\n  %s", f.command(o.self, "limits", "resolve", entity, resource))
 	}

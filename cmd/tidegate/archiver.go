@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"path/filepath"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidegate/tidegate/internal/archive"
+	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/services/archiver"
+)
+
+// localArchive is where audit events go that have left the table, where nobody says
+// otherwise: below the data directory of `tidegate up`.
+const localArchive = "file://./tidegate-data/archive"
+
+type archiverCmd struct {
+	natsFlags
+	adminFlags
+	feedFlags
+	Archive   string        `name:"archive" default:"${archive}" placeholder:"URL" help:"Where to keep audit events: s3://BUCKET/PREFIX?region=R, or file:///DIR; default: ${archive}."`
+	BatchAge  time.Duration `name:"batch-age" default:"5s" placeholder:"TIME" help:"How long the first event of an object waits for more; default: 5s."`
+	BatchSize int           `name:"batch-size" default:"512" placeholder:"N" help:"Events of one object at most; default: 512."`
+}
+
+func (archiverCmd) Help() string {
+	return `Keeps audit events that leave the table: by their time to live, or by hand. Follows the change feed, so that a relay must run too. Start as many as you like: they keep each event, and each takes over when another one ends. The URL of an S3-compatible store has its endpoint: s3://audit?region=us-east-1&endpoint=http://127.0.0.1:9000.`
+}
+
+// Run archives until ctx ends.
+func (c archiverCmd) Run(ctx context.Context, o output) error {
+	if err := checkListen("--admin-listen", c.AdminListen); err != nil {
+		return err
+	}
+	if c.BatchAge <= 0 || c.BatchSize < 1 {
+		return usageError{errors.New("--batch-age and --batch-size must be above 0")}
+	}
+	retention, err := c.retention()
+	if err != nil {
+		return err
+	}
+	log, err := c.logger(o)
+	if err != nil {
+		return err
+	}
+	kept, err := openArchive(ctx, c.Archive, true)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = kept.Close() }() // everything in it is durable
+	n := archiverNode{
+		nats: c.natsFlags, archive: kept, log: log, retention: retention,
+		tuning: archiver.Tuning{Feed: consume.Tuning{Linger: c.BatchAge, Batch: c.BatchSize}},
+	}
+	return c.serve(ctx, log, "archiver", func(ctx context.Context, registry *prometheus.Registry, ready func()) error {
+		return n.run(ctx, registry, func() {
+			ready()
+			log.InfoContext(ctx, "the archiver is ready", "nats", c.where(), "archive", kept.Where(), "admin", c.AdminListen)
+		})
+	})
+}
+
+// openArchive opens the archive of a URL; create makes a folder that is not there.
+func openArchive(ctx context.Context, at string, create bool) (*archive.Archive, error) {
+	kept, err := archive.Open(ctx, at, archive.Options{Create: create, AWS: objectStore})
+	if errors.Is(err, archive.ErrBadURL) {
+		return nil, usageError{fmt.Errorf("--archive: %w", err)}
+	}
+	if err != nil {
+		return nil, advise(err, "Point --archive at a folder of this machine (file:///DIR) or at a bucket (s3://BUCKET?region=REGION).")
+	}
+	return kept, nil
+}
+
+// objectStore is the SDK's configuration for S3.
+func objectStore(ctx context.Context, region string) (aws.Config, error) {
+	options := []func(*config.LoadOptions) error{config.WithHTTPClient(storeTransport())}
+	if region != "" {
+		options = append(options, config.WithRegion(region))
+	}
+	cfg, err := config.LoadDefaultConfig(ctx, options...)
+	if err != nil {
+		return aws.Config{}, fmt.Errorf("read the AWS configuration: %w", err)
+	}
+	if cfg.Region == "" {
+		return aws.Config{}, errors.New("which AWS region? Write it behind the bucket, s3://BUCKET?region=REGION, or set AWS_REGION")
+	}
+	return cfg, nil
+}
+
+// folderURL is the URL of a folder of this machine.
+func folderURL(dir string) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", fmt.Errorf("find the folder %s: %w", dir, err)
+	}
+	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(dir)}).String(), nil
+}
+
+// archiverNode is one archiver and what it stands on.
+type archiverNode struct {
+	nats    natsFlags
+	via     []nats.Option // how to reach NATS, where that is not over the network
+	archive *archive.Archive
+	log     *slog.Logger
+
+	retention consume.Retention
+	tuning    archiver.Tuning
+}
+
+// run archives until ctx ends; it calls ready once the feed is followed.
+func (n archiverNode) run(ctx context.Context, metrics prometheus.Registerer, ready func()) error {
+	nc, err := n.nats.dialService(ctx, "tidegate archiver", n.log, n.via...)
+	if err != nil {
+		return err
+	}
+	service, err := archiver.New(archiver.Config{
+		NATS: nc, Archive: n.archive, Member: nuid.Next(), Version: thisVersion().Version, Now: time.Now, Log: n.log, Metrics: metrics,
+		Retention: n.retention, Tuning: n.tuning,
+	})
+	if err != nil {
+		nc.Close()
+		return fmt.Errorf("make the archiver: %w", err)
+	}
+	return runService(ctx, service, ready)
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/tidegate/tidegate/internal/schema"
+)
+
+type checkCmd struct{ storeFlags }
+
+func (checkCmd) Help() string {
+	return `Looks at the table's keys, indexes, stream and ttl, and at the schema it and its namespaces are written in; it changes nothing.
+Exit code 0: they fit; 1: they do not, and what to do is printed.`
+}
+
+// Run prints the report.
+func (c checkCmd) Run(ctx context.Context, o output) error {
+	client, err := c.open(ctx)
+	if err != nil {
+		return err
+	}
+	report, err := schema.Check(ctx, client, c.Table)
+	if err != nil {
+		return c.explain(err)
+	}
+	verdict := struct {
+		Compatible bool `json:"compatible"`
+		*schema.Report
+	}{report.Compatible(), report}
+	if err := o.write(verdict, func(p *page) { p.check(report) }); err != nil {
+		return err
+	}
+	if !report.Compatible() {
+		return errors.New("this release cannot use the table " + c.Table + " as it is")
+	}
+	return nil
+}
+
+// check adds what was found, and what to do about each fault.
+func (p *page) check(r *schema.Report) {
+	rows := [][]string{{"", "SCHEMA", "VERDICT", "WHAT TO DO"}}
+	row := func(what string, w schema.Written) {
+		rows = append(rows, []string{what + " " + w.Name, schemaName(w.Schema), string(w.Verdict), orDash(w.Fix)})
+	}
+	p.line("this release reads and writes schema %d\n", r.Release)
+	row("table", r.Table)
+	for _, n := range r.Misfits {
+		row("namespace", n)
+	}
+	p.table(rows)
+	if r.Namespaces > 0 {
+		p.line("\n%d of %d namespaces are compatible", r.Namespaces-len(r.Misfits), r.Namespaces)
+	}
+	if len(r.Faults) > 0 {
+		p.line("")
+	}
+	for _, f := range r.Faults {
+		p.line("%s: %s", f.What, f.Fix)
+	}
+}
+
+func schemaName(schema int64) string {
+	if schema == 0 {
+		return "-"
+	}
+	return number(schema)
+}

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/tidegate/tidegate/internal/consume"
+	tidegate "github.com/tidegate/tidegate/pkg/client"
+	"github.com/tidegate/tidegate/pkg/events"
+)
+
+type dlqCmd struct {
+	List   dlqListCmd   `cmd:"" help:"List dead letters, the oldest first."`
+	Show   dlqShowCmd   `cmd:"" help:"Show one, with what can be read of its change."`
+	Replay dlqReplayCmd `cmd:"" help:"Give dead letters to their services again."`
+}
+
+func (dlqCmd) Help() string {
+	return `Dead letters are changes that a service could not read, or refused for good. They are kept until they are replayed. Needs the NATS credentials of who looks after them.`
+}
+
+// dlqPage is how many dead letters are read at once.
+const dlqPage = 100
+
+// deadLetters calls do with access to the dead letters.
+func (f natsFlags) deadLetters(do func(*consume.DeadLetters) error) error {
+	nc, err := f.dial("tidegate command line", tidegate.OperatorInboxPrefix())
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return fmt.Errorf("use JetStream: %w", err)
+	}
+	err = do(consume.NewDeadLetters(js))
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return advise(err, "There is no change feed on this server yet: start `tidegate relay`, or everything in one process with `tidegate up`.")
+	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
+		return advise(err, "Point --nats at a server with JetStream, and --creds at the credentials of who looks after dead letters.")
+	case errors.Is(err, consume.ErrTakesNoReplays):
+		return advise(err, "The service has never run on this server: start it, and replay then.")
+	case errors.Is(err, consume.ErrNoDeadLetter):
+		return advise(err, "`tidegate dlq list` shows those there are.")
+	}
+	return err
+}
+
+type dlqListCmd struct {
+	natsFlags
+	Service string `name:"service" placeholder:"SERVICE" help:"Of one service alone: aggregator."`
+}
+
+// letterRow is a dead letter in a list.
+type letterRow struct {
+	Number  uint64    `json:"number"`
+	Service string    `json:"service"`
+	At      time.Time `json:"at"`
+	Subject string    `json:"subject"`
+	Reason  string    `json:"reason"`
+}
+
+// Run prints all dead letters, without what they hold.
+func (c dlqListCmd) Run(ctx context.Context, o output) error {
+	return c.deadLetters(func(dead *consume.DeadLetters) error {
+		rows := []letterRow{}
+		for from := uint64(1); from != 0; {
+			letters, next, err := dead.List(ctx, c.Service, from, dlqPage)
+			if err != nil {
+				return err
+			}
+			for _, l := range letters {
+				rows = append(rows, letterRow{l.Number, l.Service, l.At, l.Subject, l.Reason})
+			}
+			from = next
+		}
+		return o.write(map[string]any{"dead_letters": rows}, func(p *page) { p.letters(rows) })
+	})
+}
+
+func (p *page) letters(rows []letterRow) {
+	if len(rows) == 0 {
+		p.line("no dead letters")
+		return
+	}
+	table := [][]string{{"NUMBER", "SERVICE", "GIVEN UP AT", "REASON"}}
+	for _, l := range rows {
+		table = append(table, []string{strconv.FormatUint(l.Number, 10), l.Service, l.At.UTC().Format(time.RFC3339), l.Reason})
+	}
+	p.table(table)
+}
+
+type dlqShowCmd struct {
+	natsFlags
+	Number uint64 `arg:"" help:"Which, as listed."`
+}
+
+// shownLetter is a dead letter and its change, where that can be read.
+type shownLetter struct {
+	letterRow
+	Kind     events.Kind     `json:"kind,omitempty"`
+	PK       string          `json:"pk,omitempty"`
+	SK       string          `json:"sk,omitempty"`
+	ChangeAt *time.Time      `json:"change_at,omitempty"`
+	Event    json.RawMessage `json:"event,omitempty"` // as it came, where it is JSON
+	Raw      []byte          `json:"raw,omitempty"`   // otherwise
+}
+
+// show reads what can be read.
+func show(l consume.DeadLetter) shownLetter {
+	s := shownLetter{letterRow: letterRow{l.Number, l.Service, l.At, l.Subject, l.Reason}}
+	if e, err := events.Decode(l.Data); err == nil {
+		key, at := e.Key.Key(), time.UnixMilli(e.AtMs).UTC()
+		s.Kind, s.PK, s.SK, s.ChangeAt = e.Kind(), key.PK, key.SK, &at
+	}
+	if json.Valid(l.Data) {
+		s.Event = l.Data
+	} else {
+		s.Raw = l.Data
+	}
+	return s
+}
+
+// Run prints one dead letter.
+func (c dlqShowCmd) Run(ctx context.Context, o output) error {
+	return c.deadLetters(func(dead *consume.DeadLetters) error {
+		letter, err := dead.Get(ctx, c.Number)
+		if err != nil {
+			return err
+		}
+		s := show(letter)
+		return o.write(s, func(p *page) { p.letter(s) })
+	})
+}
+
+func (p *page) letter(s shownLetter) {
+	rows := [][]string{
+		{"number", strconv.FormatUint(s.Number, 10)},
+		{"service", s.Service},
+		{"given up at", s.At.UTC().Format(time.RFC3339)},
+		{"reason", s.Reason},
+		{"subject", s.Subject},
+	}
+	if s.ChangeAt != nil {
+		rows = append(rows, []string{"kind", string(s.Kind)}, []string{"item", s.PK + "  " + s.SK}, []string{"changed at", s.ChangeAt.Format(time.RFC3339)})
+	}
+	p.table(rows)
+	var pretty bytes.Buffer
+	if s.Event == nil || json.Indent(&pretty, s.Event, "", "  ") != nil {
+		p.line("\n%q", s.Raw)
+		return
+	}
+	p.line("\n%s", pretty.String())
+}
+
+type dlqReplayCmd struct {
+	natsFlags
+	All     bool     `name:"all" help:"All there are."`
+	Service string   `name:"service" placeholder:"SERVICE" help:"With --all: of one service alone."`
+	Numbers []uint64 `arg:"" optional:"" help:"Which, as listed."`
+}
+
+func (dlqReplayCmd) Help() string {
+	return `Replay what a new release can read, or what had a reason that is gone. It comes behind all that is in its lane, counts once, and what fails again is a dead letter again.`
+}
+
+// Run replays the dead letters that are there when it begins.
+func (c dlqReplayCmd) Run(ctx context.Context, o output) error {
+	if c.All == (len(c.Numbers) > 0) || c.Service != "" && !c.All {
+		return usageError{errors.New("give the numbers of dead letters, or --all with or without --service")}
+	}
+	return c.deadLetters(func(dead *consume.DeadLetters) error {
+		numbers, err := c.which(ctx, dead)
+		if err != nil {
+			return err
+		}
+		replayed, left := 0, 0
+		for _, number := range numbers {
+			switch err := dead.Replay(ctx, number); {
+			case err == nil:
+				replayed++
+			case c.All && errors.Is(err, consume.ErrNoDeadLetter): // somebody else was faster
+			case c.All && errors.Is(err, consume.ErrTakesNoReplays):
+				left++
+			default:
+				return fmt.Errorf("%d of %d were replayed: %w", replayed, len(numbers), err)
+			}
+		}
+		return o.write(map[string]any{"replayed": replayed, "left": left}, func(p *page) {
+			p.line("replayed %d", replayed)
+			if left > 0 {
+				p.line("left %d, whose services take no replays", left)
+			}
+		})
+	})
+}
+
+// which are the numbers that are meant.
+func (c dlqReplayCmd) which(ctx context.Context, dead *consume.DeadLetters) ([]uint64, error) {
+	if !c.All {
+		return c.Numbers, nil
+	}
+	var numbers []uint64
+	for from := uint64(1); from != 0; {
+		letters, next, err := dead.List(ctx, c.Service, from, dlqPage)
+		if err != nil {
+			return nil, err
+		}
+		for _, l := range letters {
+			numbers = append(numbers, l.Number)
+		}
+		from = next
+	}
+	return numbers, nil
+}

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+
+	"github.com/tidegate/tidegate/pkg/api"
+	tidegate "github.com/tidegate/tidegate/pkg/client"
+)
+
+type keyCmd struct {
+	List   keyListCmd   `cmd:"" help:"Show the keys, never what is in them."`
+	Rotate keyRotateCmd `cmd:"" help:"Make the key that signs next, once all nodes know it. Leases of older ones stay good."`
+}
+
+type keyListCmd struct{ natsFlags }
+
+// Run prints all keys.
+func (c keyListCmd) Run(ctx context.Context, o output) error {
+	return c.operator(func(operator tidegate.Operator) error {
+		all, err := operator.ListLeaseKeys(ctx)
+		if err != nil {
+			return err
+		}
+		return o.write(api.LeaseKeyListReply{Keys: all}, func(p *page) { p.keys(all) })
+	})
+}
+
+type keyRotateCmd struct{ natsFlags }
+
+// Run makes the next key, unless one waits.
+func (c keyRotateCmd) Run(ctx context.Context, o output) error {
+	return c.operator(func(operator tidegate.Operator) error {
+		next, err := operator.RotateLeaseKey(ctx)
+		if err != nil {
+			return err
+		}
+		return o.write(next, func(p *page) { p.keys([]api.LeaseKey{next}) })
+	})
+}
+
+// keys adds a table of keys.
+func (p *page) keys(all []api.LeaseKey) {
+	rows := [][]string{{"KEY", "STATE", "CREATED", "SIGNS FROM"}}
+	for _, k := range all {
+		rows = append(rows, []string{k.ID, string(k.State), moment(k.CreatedMs), moment(k.SignsFromMs)})
+	}
+	p.table(rows)
+}

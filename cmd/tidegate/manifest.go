@@ -1,0 +1,187 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/tidegate/tidegate/internal/manifest"
+	tidegate "github.com/tidegate/tidegate/pkg/client"
+)
+
+// manifestFlags name a manifest. The namespace is the one that it names.
+type manifestFlags struct {
+	natsFlags
+	File string `arg:"" help:"YAML file; - reads standard input."`
+}
+
+type limitsPlanCmd struct{ manifestFlags }
+
+func (limitsPlanCmd) Help() string {
+	return `Changes nothing. Each line is a level to create (+), change (~), take over from whoever set it (!) or delete (-).`
+}
+
+// Run prints the plan.
+func (c limitsPlanCmd) Run(ctx context.Context, o output) error {
+	return c.planned(ctx, o, func(_ tidegate.Admin, plan manifest.Plan) error {
+		return o.write(plan, func(p *page) { p.plan(&plan) })
+	})
+}
+
+type limitsApplyCmd struct {
+	manifestFlags
+	TakeOver bool `name:"take-over" help:"Also change levels that were set by hand or by another manifest."`
+	Yes      bool `name:"yes" help:"Do not ask; needed where nobody can answer."`
+}
+
+func (limitsApplyCmd) Help() string {
+	return `Shows the plan and, once that is confirmed, carries it out. A level that somebody changes meanwhile is left as it is and reported; so is what fails. Exit code 1: something is left to do; running it again goes on.`
+}
+
+// Run plans, asks and applies.
+func (c limitsApplyCmd) Run(ctx context.Context, o output) error {
+	return c.planned(ctx, o, func(admin tidegate.Admin, plan manifest.Plan) error {
+		if !o.json || len(plan.Steps) == 0 {
+			report := applied{Plan: &plan, Failed: []failedStep{}}
+			if err := o.write(report, func(p *page) { p.plan(&plan) }); err != nil || len(plan.Steps) == 0 {
+				return err
+			}
+		}
+		if n := plan.Count(manifest.TakeOver); n > 0 && !c.TakeOver {
+			return advise(fmt.Errorf("levels set by hand or by another manifest: %d; nothing was changed", n),
+				"Add --take-over if manifest %s shall manage them, or remove them from %s.", plan.Manifest, c.File)
+		}
+		if err := c.confirm(o, &plan); err != nil {
+			return err
+		}
+		report := c.apply(ctx, o, admin, &plan)
+		if err := o.write(report, func(p *page) { p.applied(&report) }); err != nil {
+			return err
+		}
+		return report.err()
+	})
+}
+
+// errDeclined ends an apply that was not confirmed.
+var errDeclined = errors.New("not confirmed; nothing was changed")
+
+// confirm asks whoever sits at the terminal.
+func (c limitsApplyCmd) confirm(o output, plan *manifest.Plan) error {
+	if c.Yes {
+		return nil
+	}
+	if !o.terminal || o.json || c.File == standardInput {
+		return usageError{errors.New("nobody can be asked here, and nothing was changed; add --yes if the plan shall be carried out")}
+	}
+	_, _ = fmt.Fprintf(o.stderr, "\nCarry this out in namespace %s? [y/N] ", plan.Namespace) // an unseen question is answered by nobody
+	answer, err := bufio.NewReader(o.stdin).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	return errDeclined
+}
+
+// standardInput is the file name that stands for standard input.
+const standardInput = "-"
+
+// planned reads the file, compares it with what is stored, and calls do.
+func (f manifestFlags) planned(ctx context.Context, o output, do func(tidegate.Admin, manifest.Plan) error) error {
+	data, name, err := f.read(o)
+	if err != nil {
+		return err
+	}
+	m, problems := manifest.Parse(name, data)
+	if len(problems) > 0 {
+		return o.problems(problems)
+	}
+	asking := clientFlags{natsFlags: f.natsFlags, Namespace: m.Namespace}
+	return asking.client(func(client *tidegate.Client) error {
+		stored, err := storedLevels(ctx, o, client.Admin(), m)
+		if err != nil {
+			return err
+		}
+		return do(client.Admin(), m.Diff(stored))
+	})
+}
+
+// read reads one byte more than a manifest may have, at most: the rest does not
+// matter any more.
+func (f manifestFlags) read(o output) (data []byte, name string, err error) {
+	in, name := o.stdin, "stdin"
+	if f.File != standardInput {
+		file, err := os.Open(f.File)
+		if err != nil {
+			return nil, "", usageError{fmt.Errorf("open the manifest: %w", err)}
+		}
+		defer func() { _ = file.Close() }() // it was only read
+		in, name = file, f.File
+	}
+	data, err = io.ReadAll(io.LimitReader(in, manifest.MaxBytes+1))
+	if err != nil {
+		return nil, "", fmt.Errorf("read the manifest: %w", err)
+	}
+	return data, name, nil
+}
+
+// problems prints what is wrong with a file: JSON to the output, lines beside
+// it.
+func (o output) problems(problems []manifest.Problem) error {
+	if o.json {
+		if err := o.write(map[string]any{"problems": problems}, nil); err != nil {
+			return err
+		}
+	} else {
+		for _, p := range problems {
+			_, _ = fmt.Fprintln(o.stderr, p) // where stderr is gone, nobody reads
+		}
+	}
+	return fmt.Errorf("errors in %s: %d; nothing was changed", problems[0].File, len(problems))
+}
+
+// plan adds a line for each step, and their numbers.
+func (p *page) plan(plan *manifest.Plan) {
+	p.line("manifest %s, namespace %s\n", plan.Manifest, plan.Namespace)
+	if len(plan.Steps) == 0 {
+		p.line("nothing to do: %d levels are as declared", plan.Unchanged)
+		return
+	}
+	rows := make([][]string, len(plan.Steps))
+	for i := range plan.Steps {
+		rows[i] = stepRow(&plan.Steps[i])
+	}
+	p.table(rows)
+	p.line("\n%d to create, %d to change, %d to take over, %d to delete, %d unchanged",
+		plan.Count(manifest.Create), plan.Count(manifest.Change), plan.Count(manifest.TakeOver), plan.Count(manifest.Delete), plan.Unchanged)
+}
+
+func stepRow(s *manifest.Step) []string {
+	row := []string{s.Kind.Mark(), manifest.Name(s.LimitsTarget)}
+	var before, after string
+	if s.Stored != nil {
+		before = setting(s.Stored.Limits, s.Stored.OnUnavailable)
+	}
+	after = setting(s.Limits, s.OnUnavailable)
+	switch s.Kind {
+	case manifest.Create:
+		return append(row, after)
+	case manifest.Change:
+		return append(row, after, "was "+before)
+	case manifest.TakeOver:
+		owner := "by hand"
+		if s.Stored.Manifest != "" {
+			owner = "by manifest " + s.Stored.Manifest
+		}
+		return append(row, after, "set "+owner+" to "+before)
+	case manifest.Delete:
+		return append(row, setting(s.Stored.Limits, ""))
+	}
+	return row
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+
+	"github.com/tidegate/tidegate/internal/manifest"
+	"github.com/tidegate/tidegate/pkg/api"
+	tidegate "github.com/tidegate/tidegate/pkg/client"
+)
+
+type policyCmd struct {
+	Get policyGetCmd `cmd:"" help:"Show the policies of a level."`
+	Set policySetCmd `cmd:"" help:"Change policies of a level; its limits stay as they are."`
+}
+
+type policyGetCmd struct {
+	clientFlags
+	levelFlags
+}
+
+// Run prints the policies of one level.
+func (c policyGetCmd) Run(ctx context.Context, o output) error {
+	target, err := c.target()
+	if err != nil {
+		return err
+	}
+	return c.client(func(client *tidegate.Client) error {
+		level, err := client.Admin().GetPolicy(ctx, target)
+		if err != nil {
+			return err
+		}
+		return o.policy(level)
+	})
+}
+
+type policySetCmd struct {
+	clientFlags
+	levelFlags
+	OnUnavailable      api.Policy `name:"on-unavailable" placeholder:"POLICY" help:"What acquires do when the store cannot be asked: block, allow, or unset to ask the next level."`
+	AuditRetentionDays *int64     `name:"audit-retention-days" placeholder:"DAYS" help:"How long audit events are kept, 1 to 3650 days; 0 for the default. With --system alone."`
+}
+
+// Run sets and prints the policies as they are stored.
+func (c policySetCmd) Run(ctx context.Context, o output) error {
+	target, err := c.target()
+	if err != nil {
+		return err
+	}
+	q := api.PolicySetRequest{LimitsTarget: target, OnUnavailable: c.OnUnavailable, AuditRetentionDays: c.AuditRetentionDays}
+	if err := q.Check(); err != nil {
+		return usageError{err}
+	}
+	return c.client(func(client *tidegate.Client) error {
+		level, err := client.Admin().SetPolicy(ctx, q)
+		if err != nil {
+			return err
+		}
+		return o.policy(level)
+	})
+}
+
+// policy prints the policies of a level.
+func (o output) policy(level api.PolicyLevel) error {
+	return o.write(level, func(p *page) {
+		policy, days := string(level.OnUnavailable), "-"
+		if policy == "" {
+			policy = "-"
+		}
+		if level.AuditRetentionDays > 0 {
+			days = number(level.AuditRetentionDays) + " days"
+		}
+		p.table([][]string{
+			{"LEVEL", "VERSION", "ON UNAVAILABLE", "AUDIT EVENTS ARE KEPT"},
+			{manifest.Name(level.LimitsTarget), number(level.Version), policy, days},
+		})
+	})
+}

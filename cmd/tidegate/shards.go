@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/tidegate/tidegate/pkg/api"
+	tidegate "github.com/tidegate/tidegate/pkg/client"
+)
+
+type shardsCmd struct {
+	clientFlags
+	Over     time.Duration `name:"over" default:"1s" placeholder:"TIME" help:"How long writes are counted for WRITES/S; default: 1s."`
+	Entity   string        `arg:"" help:"Who: an API key, a user."`
+	Resource string        `arg:"" help:"Of what: a model, an endpoint."`
+}
+
+func (shardsCmd) Help() string {
+	return `A shard's share is 1/LEVEL of each limit, and each limit shows what of its share is there. A partition of DynamoDB bears 1,000 write units per second; sharders make more shards from 800 on.`
+}
+
+// bucketShards is what the command prints.
+type bucketShards struct {
+	Wanted int64       `json:"wanted"`
+	Shards []shardRate `json:"shards"`
+}
+
+// shardRate is a shard and how fast it is written to. The rate is not known where the
+// shard was split off between two looks.
+type shardRate struct {
+	api.BucketShard
+	WritesPerSecond *float64 `json:"write_units_per_second,omitempty"`
+}
+
+// Run looks twice and prints the second look.
+func (c shardsCmd) Run(ctx context.Context, o output) error {
+	if err := checkBucket(c.Entity, c.Resource); err != nil {
+		return err
+	}
+	if c.Over <= 0 {
+		return usageError{errors.New("--over must be above 0")}
+	}
+	return c.client(func(client *tidegate.Client) error {
+		before, err := client.Admin().Bucket(ctx, c.Entity, c.Resource)
+		if err != nil {
+			return err
+		}
+		timer := time.NewTimer(c.Over)
+		defer timer.Stop()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timer.C:
+		}
+		after, err := client.Admin().Bucket(ctx, c.Entity, c.Resource)
+		if err != nil {
+			return err
+		}
+		report := rates(before, after)
+		return o.write(report, func(p *page) { p.shards(c.Entity, c.Resource, report) })
+	})
+}
+
+// rates are the shards of the second look, with what they cost since the first.
+func rates(before, after api.BucketReply) bucketShards {
+	units := map[int64]int64{}
+	for _, s := range before.Shards {
+		units[s.Shard] = s.WriteUnits
+	}
+	report := bucketShards{Wanted: after.Wanted, Shards: []shardRate{}}
+	for _, s := range after.Shards {
+		row := shardRate{BucketShard: s}
+		was, known := units[s.Shard]
+		if ms := after.AtMs - before.AtMs; known && ms > 0 && s.WriteUnits >= was {
+			rate := float64(s.WriteUnits-was) * 1000 / float64(ms)
+			row.WritesPerSecond = &rate
+		}
+		report.Shards = append(report.Shards, row)
+	}
+	return report
+}
+
+// shards adds a table with a line for each shard, and a column for each limit.
+func (p *page) shards(entity, resource string, report bucketShards) {
+	if len(report.Shards) == 0 {
+		p.line("nobody has spent from %s for %s lately: all is available", resource, entity)
+		return
+	}
+	header := []string{"SHARD", "LEVEL", "WRITES/S"}
+	columns := map[string]int{}
+	for _, s := range report.Shards {
+		for _, l := range s.Limits {
+			if _, ok := columns[l.Name]; !ok {
+				columns[l.Name] = len(header)
+				header = append(header, l.Name)
+			}
+		}
+	}
+	rows := [][]string{header}
+	for _, s := range report.Shards {
+		row := make([]string, len(header))
+		for i := range row {
+			row[i] = "-"
+		}
+		row[0], row[1] = number(s.Shard), number(s.Level)
+		if s.WritesPerSecond != nil {
+			row[2] = strconv.FormatFloat(*s.WritesPerSecond, 'f', 0, 64)
+		}
+		for _, l := range s.Limits {
+			row[columns[l.Name]] = fmt.Sprintf("%d of %d", l.Available, l.Capacity)
+		}
+		rows = append(rows, row)
+	}
+	p.table(rows)
+	if missing := report.Wanted - int64(len(report.Shards)); missing > 0 {
+		p.line("\nwanted, and not split off yet: %d", missing)
+	} else if missing < 0 {
+		p.line("\nnot wanted, and not merged yet: %d", -missing)
+	}
+}
+
+// checkBucket refuses names that no bucket has.
+func checkBucket(entity, resource string) error {
+	err := api.CheckEntity(entity)
+	if err == nil {
+		err = api.CheckResource(resource)
+	}
+	if err != nil {
+		return usageError{err}
+	}
+	return nil
+}
+
+type bucketCmd struct {
+	Reset bucketResetCmd `cmd:"" help:"Make a bucket full again, whatever was spent from it. The audit log tells who did."`
+}
+
+type bucketResetCmd struct {
+	clientFlags
+	Entity   string `arg:"" help:"Who: an API key, a user."`
+	Resource string `arg:"" help:"Of what: a model, an endpoint."`
+}
+
+func (bucketResetCmd) Help() string {
+	return `Debts are forgiven, shards become one. Nodes may deny by what they knew for another second.`
+}
+
+// Run resets the bucket.
+func (c bucketResetCmd) Run(ctx context.Context, o output) error {
+	if err := checkBucket(c.Entity, c.Resource); err != nil {
+		return err
+	}
+	return c.client(func(client *tidegate.Client) error {
+		shards, err := client.Admin().ResetBucket(ctx, c.Entity, c.Resource)
+		if err != nil {
+			return err
+		}
+		return o.write(api.BucketResetReply{Shards: shards}, func(p *page) {
+			if shards == 0 {
+				p.line("nobody has spent from it lately: it was full")
+				return
+			}
+			p.line("full again, shards before: %d", shards)
+		})
+	})
+}
