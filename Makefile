@@ -11,6 +11,8 @@ BENCHTIME ?= 1x
 
 GOLANGCI_VERSION := v2.15.0
 DYNOXIDE_VERSION := 1.2.1
+NATSCLI_VERSION  := v0.3.0
+NATSPY_VERSION   := 2.11.0
 
 .PHONY: help
 help: ## list the targets
@@ -25,8 +27,13 @@ run: build ## start the whole system on embedded back ends
 	@exec bin/tidegate up
 
 .PHONY: test
-test: ## run all tests, with the race detector
+test: ## run all tests, with the race detector, and without it those that it is too slow for
 	$(GO) test -race -shuffle=on -timeout 15m ./...
+	$(GO) test -run 'TestKill|Histories' ./internal/localdynamo
+
+.PHONY: test-alerts
+test-alerts: ## test alert rules and dashboards with Prometheus' own engine, a module of its own
+	cd test/alerts && $(GO) vet ./... && $(GO) test -timeout 5m ./...
 
 .PHONY: cover
 cover: ## run all tests, say what they cover, and leave the lines in .cache/cover.html
@@ -37,7 +44,7 @@ cover: ## run all tests, say what they cover, and leave the lines in .cache/cove
 
 .PHONY: check
 check: lint ## lint, go vet, and that go.mod is tidy
-	$(GO) vet ./...
+	$(GO) vet -tags otherengine,natscli,python ./...
 	$(GO) mod tidy -diff
 	$(GO) mod verify
 
@@ -68,14 +75,31 @@ fuzz: ## run every fuzz target for FUZZTIME (10s)
 	done
 
 .PHONY: test-dynoxide
-test-dynoxide: ## run admission's suite against an independent engine, dynoxide; needs npm
-	scripts/with-dynoxide "$$(scripts/get-dynoxide $(DYNOXIDE_VERSION) $(CACHE)/dynoxide)" \
-		$(GO) test -count=1 -timeout 10m ./services/admission
+test-dynoxide: ## admission's suite on an independent engine, dynoxide, and the embedded one compared with it; needs npm
+	dynoxide="$$(scripts/get-dynoxide $(DYNOXIDE_VERSION) $(CACHE)/dynoxide)"; \
+	scripts/with-dynoxide "$$dynoxide" $(GO) test -count=1 -timeout 10m ./services/admission; \
+	scripts/with-dynoxide "$$dynoxide" $(GO) test -count=1 -timeout 10m -tags otherengine ./internal/localdynamo/differential -rapid.checks=1000
 
 .PHONY: test-dynamodb-local
 test-dynamodb-local: ## the same against DynamoDB Local; read scripts/get-dynamodb-local first: its licence
 	scripts/with-dynamodb-local "$$(scripts/get-dynamodb-local $(CACHE)/dynamodb-local)" \
-		$(GO) test -count=1 -timeout 20m ./services/admission
+		$(GO) test -count=1 -timeout 20m -tags otherengine ./services/admission ./internal/localdynamo/differential
+
+.PHONY: test-nats-cli
+test-nats-cli: $(CACHE)/natscli-$(NATSCLI_VERSION)/nats ## run what docs/nats-cli.md says; builds the nats command into .cache, which takes minutes the first time
+	TIDEGATE_TEST_NATS_CLI=$(<D) $(GO) test -count=1 -tags natscli -run 'TestNATSCommandLine|TestTheNATSCommandLineOfATenant' ./test/readme ./test/deploy
+
+# In the module's own folder: `go install` would look for a module by the program's
+# path first, which not every proxy answers.
+$(CACHE)/natscli-$(NATSCLI_VERSION)/nats:
+	folder="$$($(GO) mod download -json github.com/nats-io/natscli@$(NATSCLI_VERSION) | sed -n 's/^\t"Dir": "\(.*\)",$$/\1/p')"; \
+	mkdir -p $(@D); cd "$$folder"; $(GO) build -o $@ ./nats
+
+.PHONY: test-python
+test-python: ## run what docs/python.md says, with nats-py; needs Python 3 and PyPI
+	python3 -m venv $(CACHE)/python
+	$(CACHE)/python/bin/pip install --quiet nats-py==$(NATSPY_VERSION)
+	TIDEGATE_TEST_PYTHON=$(CACHE)/python/bin/python $(GO) test -count=1 -tags python -run TestPython ./test/readme
 
 .PHONY: clean
 clean: ## remove what was built and fetched

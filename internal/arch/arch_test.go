@@ -36,6 +36,7 @@ func folders() []folder {
 		{"pkg/api", nil, nil},
 		{"pkg/events", []string{"pkg/bucket", "pkg/keys", "pkg/api"}, nil},
 		{"pkg/client", []string{"pkg/api"}, []string{"github.com/nats-io/nats.go"}},
+		{"pkg/client/oteltidegate", []string{"pkg/api", "pkg/client"}, []string{"github.com/nats-io/nats.go", "go.opentelemetry.io/otel"}},
 		{"internal", []string{"pkg", "internal"}, []string{""}},
 		{"services", []string{"pkg", "internal"}, []string{""}},
 		{"test", []string{"pkg", "internal", "services"}, []string{""}},
@@ -52,6 +53,8 @@ type spelling struct {
 
 func spellings() []spelling {
 	const attributes = "attribute names are spelled in internal/table"
+	// What counts usage another way shares no names either.
+	tables := []string{"internal/table", "test/ledger"}
 	return []spelling{
 		{
 			regexp.MustCompile(`^tidegate\.[a-z0-9]+\.`),
@@ -62,14 +65,14 @@ func spellings() []spelling {
 		// stores under plain words (name, version, want, cascade) or under the words of the
 		// wire contract (on_unavailable) cannot be told from other uses of them.
 		{
-			regexp.MustCompile(`\b(shard_count|parent_id|config_version|schema_version|namespace_id|created_ms|GSI[1-9](PK|SK)?|b_\w+_(dr|cp|ra|rp|tc)|l_\w+_(cp|ra|rp))\b`),
-			[]string{"internal/table"},
+			regexp.MustCompile(`\b(shard_count|parent_id|config_version|schema_version|namespace_id|created_ms|total_events|hw_\d+|GSI[1-9](PK|SK)?|b_\w+_(dr|cp|ra|rp|tc)|l_\w+_(cp|ra|rp))\b`),
+			tables,
 			attributes,
 		},
 		// Names too short to look for within other text, and parts of names.
 		{
-			regexp.MustCompile(`^(PK|SK|ttl|cfg|lw|an|b_|l_|_(dr|cp|ra|rp|tc))$`),
-			[]string{"internal/table"},
+			regexp.MustCompile(`^(PK|SK|ttl|cfg|lw|an|b_|l_|u_|hw_|_(dr|cp|ra|rp|tc))$`),
+			tables,
 			attributes,
 		},
 	}

@@ -15,12 +15,16 @@ type excuse struct{ command, why string }
 
 func excuses() []excuse {
 	const (
-		serves  = "runs until it is stopped; the test's own `tidegate up` is the same"
-		long    = "takes minutes; it is what runs this test, or is run beside it"
-		rewrite = "would make wrong golden files right"
-		nested  = "is this test"
-		engine  = "fetches another engine over the network"
-		cloud   = "needs an AWS account or servers elsewhere"
+		serves   = "runs until it is stopped; the test's own `tidegate up` is the same"
+		long     = "takes minutes; it is what runs this test, or is run beside it"
+		rewrite  = "would make wrong golden files right"
+		nested   = "is this test"
+		engine   = "fetches another engine over the network"
+		python   = "needs Python and nats-py; make test-python fetches it and runs this"
+		docker   = "needs a container engine; test/deploy runs what the files name"
+		users    = "needs the users of deploy/nats; test/deploy has them"
+		template = "writes into the tree; test/deploy does it to a copy"
+		cloud    = "needs an AWS account or servers elsewhere"
 	)
 	return []excuse{
 		{"make run", serves},
@@ -30,6 +34,11 @@ func excuses() []excuse {
 		{"make fuzz FUZZTIME=30s", long},
 		{"make bench", long},
 		{"make test-dynoxide", engine},
+		{"make test-alerts", long},
+		{"docker compose -f deploy/compose/compose.yaml --profile observe up --build --wait", docker},
+		{"make test-nats-cli", "builds the nats command, which takes minutes the first time"},
+		{"make test-python", python},
+		{"python3 test/python/tidegate.py nats://127.0.0.1:4222", python},
 		{"make test-dynamodb-local", engine},
 		{"go test -race -shuffle=on ./services/admission", long},
 		{"go test ./pkg/api ./pkg/bucket", long},
@@ -45,6 +54,26 @@ func excuses() []excuse {
 		{"go test ./test/readme", nested},
 		{"tidegate table create --region eu-central-1", cloud},
 		{"tidegate admission --nats nats://nats.example.com:4222 --creds admission.creds --region eu-central-1", cloud},
+		{"tidegate table create --region eu-central-1 --table tidegate", cloud},
+		{`tidegate admission --region eu-central-1 --table tidegate --nats nats://nats.example.com:4222 --creds admission.creds --claim-replicas 3 --trust-request-info --archive "s3://tidegate-audit?region=eu-central-1"`, cloud},
+		{"tidegate relay --region eu-central-1 --table tidegate --nats nats://nats.example.com:4222 --creds relay.creds --feed-replicas 3", cloud},
+		{`tidegate archiver --nats nats://nats.example.com:4222 --creds archiver.creds --archive "s3://tidegate-audit?region=eu-central-1"`, cloud},
+		{`tidegate archiver --archive "s3://tidegate-audit?region=eu-central-1" --nats nats://nats.example.com:4222 --creds archiver.creds --feed-replicas 3`, cloud},
+		{"tidegate aggregator --region eu-central-1 --table tidegate --nats nats://nats.example.com:4222 --creds aggregator.creds --feed-replicas 3", cloud},
+		{"tidegate sharder --region eu-central-1 --table tidegate --nats nats://nats.example.com:4222 --creds sharder.creds --feed-replicas 3", cloud},
+		{"aws cloudformation deploy --template-file deploy/aws/table.yaml --stack-name tidegate --parameter-overrides TableName=tidegate", cloud},
+		{"docker compose -f deploy/compose/compose.yaml up --build --wait", docker},
+		{"docker compose -f deploy/compose/compose.yaml up --scale aggregator=3 --wait", docker},
+		{"docker compose -f deploy/compose/compose.yaml -f deploy/compose/compose.dynamodb-local.yaml up --build --wait", docker},
+		{"docker compose -f deploy/compose/compose.yaml -f deploy/compose/compose.aws.yaml up --build --wait", docker},
+		{"TIDEGATE_TLS_DIR=/etc/tidegate-tls docker compose -f deploy/compose/compose.yaml -f deploy/compose/compose.tls.yaml up --build --wait", docker},
+		{"TIDEGATE_NATS=nats://default-admin:local-admin@127.0.0.1:4222 tidegate limits set --resource gpt-4 rpm=100/min", users},
+		{"TIDEGATE_NATS=nats://default:local-tenant@127.0.0.1:4222 tidegate acquire api-key-123 gpt-4 rpm=1", users},
+		{"TIDEGATE_NATS=nats://default:local-tenant@127.0.0.1:4222 tidegate bench --resource gpt-4 --duration 3s --metrics http://127.0.0.1:9464/metrics,http://127.0.0.1:9465/metrics", users},
+		{"TIDEGATE_NATS=nats://operator:local-operator@127.0.0.1:4222 tidegate namespace create acme", users},
+		{"sed 's/default/acme/g' deploy/nats/tenants/default.conf > deploy/nats/tenants/acme.conf", template},
+		{`sed -i 's#^  include ./tenants/default.conf$#&\n  include ./tenants/acme.conf#' deploy/nats/nats-server.conf`, template},
+		{"tidegate relay --nats nats://nats.example.com:4222 --creds relay.creds --region eu-central-1 --feed-replicas 3", cloud},
 	}
 }
 
@@ -75,6 +104,7 @@ func (f fence) commands(t *testing.T) []command {
 func TestCommands(t *testing.T) {
 	for _, d := range documents(t) {
 		t.Run(d.name, func(t *testing.T) {
+			t.Parallel() // mostly they wait for processes that start and stop
 			commands := runnable(t, d)
 			if len(commands) == 0 {
 				return
@@ -88,6 +118,10 @@ func TestCommands(t *testing.T) {
 	}
 }
 
+// natsCLI is about a program that make test-nats-cli builds, and runs what it says of
+// it.
+const natsCLI = "docs/nats-cli.md"
+
 // runnable are the document's commands that have no excuse.
 func runnable(t *testing.T, d document) []command {
 	t.Helper()
@@ -97,6 +131,9 @@ func runnable(t *testing.T, d document) []command {
 			continue
 		}
 		for _, c := range f.commands(t) {
+			if d.name == natsCLI && strings.HasPrefix(c.text, "nats ") {
+				continue
+			}
 			if !slices.ContainsFunc(excuses(), func(e excuse) bool { return e.command == c.text }) {
 				all = append(all, c)
 			}

@@ -3,7 +3,9 @@
 //
 //	README.md, CONTRIBUTING.md, docs/*.md ──▶ fences ──┬─ sh ──────▶ bash, on a `tidegate up` of the document's own
 //	                                                   ├─ json ────▶ NATS request; the reply is compared
-//	                                                   └─ go ──────▶ a function of snippets_test.go, compiled and run
+//	                                                   ├─ event ───▶ read and written as a relay would
+//	                                                   ├─ python ──▶ a part of test/python, which make test-python runs
+//	                                                   └─ go ──────▶ a function of these tests, compiled and run
 //
 // # Words
 //
@@ -12,7 +14,8 @@
 //   - A command is one line of an sh fence. It ends with exit code 0, or with the
 //     one that its comment names: "# exit code 3".
 //   - An exchange is a fence "json request SUBJECT" and the fence "json reply"
-//     after it, with a status if the reply is an error.
+//     after it, with a status if the reply is an error. What a command prints is a
+//     fence "json printed" after it.
 //   - An excuse is a command that cannot run in a test, with the reason. One that
 //     no document has any more fails the test.
 //
@@ -26,6 +29,6 @@
 //	{"released":true}
 //	```
 //
-// An ellipsis in a request is the last lease that came; in a reply it stands for
-// any text. Default addresses in commands stand for those of the test's process.
+// An ellipsis in a request is the last lease that came, or the id of the last
+// event that was listed; in a reply it stands for any text. Default addresses in commands stand for those of the test's process.
 package readme

@@ -78,8 +78,8 @@ func (d document) fences(t *testing.T) []fence {
 			open.text += line + "\n"
 		case mark:
 			words := append(strings.Fields(info), "")
-			require.True(t, slices.Contains([]string{"sh", "go", "json", "text"}, words[0]),
-				"%s:%d: name the fence's language: sh, go, json or text", d.name, i+1)
+			require.True(t, slices.Contains([]string{"sh", "go", "python", "json", "event", "promql", "text"}, words[0]),
+				"%s:%d: name the fence's language: sh, go, python, json, event, promql (which test/alerts reads) or text", d.name, i+1)
 			open = &fence{language: words[0], info: words[1 : len(words)-1], line: i + 1}
 		}
 	}

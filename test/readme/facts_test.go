@@ -37,6 +37,16 @@ func TestTestsThatAreNamedExist(t *testing.T) {
 	require.Positive(t, found)
 }
 
+// README has every promise, each with a test.
+func TestPromisesAreShown(t *testing.T) {
+	rows := regexp.MustCompile("(?m)^\\| (P\\d)\\. .* \\| .*`Test\\w+`.* \\|$").FindAllStringSubmatch(read(t, "README.md").text, -1)
+	promises := make([]string, len(rows))
+	for i, row := range rows {
+		promises[i] = row[1]
+	}
+	require.Equal(t, []string{"P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9"}, promises)
+}
+
 // A target of make that a document names is there.
 func TestMakeTargetsExist(t *testing.T) {
 	makefile := read(t, "Makefile").text

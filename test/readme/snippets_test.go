@@ -32,16 +32,20 @@ func complete(ctx context.Context, client *tidegate.Client, call func(context.Co
 	return err
 }
 
-// Go in the documents is Go of this file, so that it compiles.
+// Go in the documents is Go of this package's tests, so that it compiles.
 func TestSnippetsAreCompiled(t *testing.T) {
-	source, err := os.ReadFile("snippets_test.go")
-	require.NoError(t, err)
+	source := ""
+	for _, file := range []string{"snippets_test.go", "integrating_test.go", "observing_test.go"} {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		source += string(text)
+	}
 	snippets := 0
 	for _, d := range documents(t) {
 		for _, f := range d.fences(t) {
 			if f.language == "go" {
 				snippets++
-				require.Contains(t, string(source), "\n"+f.text+"\n", "%s:%d", d.name, f.line)
+				require.Contains(t, source, "\n"+f.text+"\n", "%s:%d", d.name, f.line)
 			}
 		}
 	}
