@@ -52,6 +52,15 @@ func (b *Bucket) Find(name string) *Limit {
 	return nil
 }
 
+// LimitSettings are the item's limits without what was spent of them.
+func (b *Bucket) LimitSettings() []bucket.Limit {
+	settings := make([]bucket.Limit, len(b.Limits))
+	for i := range b.Limits {
+		settings[i] = b.Limits[i].Limit
+	}
+	return settings
+}
+
 // EncodeBucket is the whole item, index keys included.
 func EncodeBucket(b *Bucket) Item {
 	key := b.Key.Key()

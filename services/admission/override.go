@@ -69,15 +69,6 @@ func errNotBrought() *api.Error {
 	return api.Errorf(api.CodeNoLimits, "", "the limits that the request brought are not remembered any more")
 }
 
-// limitsOf are the limits of an override bucket's item: it never gets others.
-func limitsOf(item *table.Bucket) []bucket.Limit {
-	own := make([]bucket.Limit, len(item.Limits))
-	for i := range item.Limits {
-		own[i] = item.Limits[i].Limit
-	}
-	return own
-}
-
 // broughtTo is what a lease remembers of the limits of an override bucket.
 func broughtTo(item *table.Bucket) []broughtLimit {
 	brought := make([]broughtLimit, len(item.Limits))

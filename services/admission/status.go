@@ -114,7 +114,7 @@ func (s *Service) readState(ctx context.Context, key keys.Bucket) (*result, erro
 	case override && item == nil:
 		state.err = errNotBrought()
 	case override:
-		settings = settings.With(limitsOf(item))
+		settings = settings.With(item.LimitSettings()) // it never gets others
 	default:
 		state.err = none
 	}

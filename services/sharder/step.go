@@ -9,7 +9,6 @@ import (
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
-	"github.com/tidegate/tidegate/pkg/bucket"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
@@ -72,11 +71,7 @@ func (s *Sharder) advance(ctx context.Context, e errand) error {
 // servesAlone reports whether shares of the limits that the bucket has now are of a
 // token or more.
 func servesAlone(tree shards.Tree, count int) bool {
-	of := make([]bucket.Limit, len(tree[0].Limits))
-	for i := range tree[0].Limits {
-		of[i] = tree[0].Limits[i].Limit
-	}
-	return shards.Serves(of, count, func(string) int64 { return 0 })
+	return shards.Serves(tree[0].LimitSettings(), count, func(string) int64 { return 0 })
 }
 
 // perSecond is a load from what there was in some milliseconds, of one second at
@@ -107,9 +102,5 @@ func (s *Sharder) settings(ctx context.Context, zero *table.Bucket) (limits.Reso
 	if refusal := (*api.Error)(nil); err != nil && !errors.As(err, &refusal) {
 		return resolved, fmt.Errorf("find out who an entity cascades to: %w", err)
 	}
-	brought := make([]bucket.Limit, len(zero.Limits))
-	for i := range zero.Limits {
-		brought[i] = zero.Limits[i].Limit
-	}
-	return resolved.With(brought), nil
+	return resolved.With(zero.LimitSettings()), nil
 }
