@@ -2,8 +2,6 @@ package sharder
 
 import (
 	"maps"
-	"math/bits"
-	"slices"
 	"sync"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -15,14 +13,6 @@ import (
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-const (
-	// ringSeconds is how many seconds of load are kept: those of staleMs, and a few
-	// that may be ahead of this process's clock.
-	ringSeconds = staleMs/1000 + 6
-	// costsMs is how long what requests cost is believed; it is reported each second.
-	costsMs = 10_000
-)
-
 // book is what is known of buckets, by the key of their shard 0. It is safe for
 // concurrent use.
 type book struct {
@@ -31,36 +21,6 @@ type book struct {
 	divided *simplelru.LRU[keys.Bucket, *entry] // guarded by mu: those of several, or that shall have them; quiet ones are not forgotten for busy whole ones
 	touched map[keys.Bucket]struct{}            // guarded by mu: those with news since the last look
 }
-
-// entry is one bucket. Times are Unix milliseconds.
-type entry struct {
-	shards  []sight // by number; one that is gone stays, as a watermark
-	wanted  int
-	changed int64 // when the shards, or how many are wanted, changed last
-	seen    int64 // when the last write was
-	seconds [ringSeconds]second
-	noRoom  [counts]int64
-
-	print     string // of the settings that limits are of
-	limits    []bucket.Limit
-	costs     map[string]int64
-	costsAt   int64
-	overgrown int64
-
-	busy      bool  // a step is under way
-	failures  int   // of steps in a row
-	notBefore int64 // no step before
-}
-
-// sight is what was last seen of a shard.
-type sight struct {
-	level int    // 0: it is gone
-	at    string // position in the table's stream; empty where it was only read
-	units int64  // that it had cost
-}
-
-// second is the load of one second.
-type second struct{ at, units int64 }
 
 func newBook(remember int) (*book, error) {
 	b := &book{touched: map[keys.Bucket]struct{}{}}
@@ -186,13 +146,7 @@ func (b *book) read(key keys.Bucket, tree shards.Tree, at int64) {
 		e.changed = max(e.changed, at)
 		e.want(tree.Wanted(), at)
 	}
-	zero := tree[0]
-	if e.print != zero.Fingerprint {
-		e.print, e.limits = zero.Fingerprint, make([]bucket.Limit, len(zero.Limits))
-		for i := range zero.Limits {
-			e.limits[i] = zero.Limits[i].Limit
-		}
-	}
+	e.learn(tree[0].Fingerprint, tree[0].LimitSettings)
 	b.file(key, e)
 }
 
@@ -326,129 +280,4 @@ func (b *book) shards() (all, full int) {
 		}
 	}
 	return all, full
-}
-
-// shard is the sight of a shard, made if need be.
-func (e *entry) shard(number int) *sight {
-	for len(e.shards) <= number {
-		e.shards = append(e.shards, sight{})
-	}
-	return &e.shards[number]
-}
-
-// take notes a change of a shard, unless it is known. It reports whether it was news.
-func (e *entry) take(number int, c *events.Change[events.Bucket], at string, ms int64) bool {
-	s := e.shard(number)
-	if at <= s.at {
-		return false
-	}
-	s.at = at
-	if c.New == nil {
-		s.level, s.units, e.changed = 0, 0, max(e.changed, ms)
-		if number == 0 {
-			e.wanted = 0
-		}
-		return true
-	}
-	var before events.Bucket
-	if c.Old != nil {
-		before = *c.Old
-	}
-	if c.New.ShardCount != before.ShardCount || c.New.Want != before.Want {
-		if c.New.ShardCount > 1 || c.Old != nil {
-			e.changed = max(e.changed, ms)
-		}
-	}
-	s.level, s.units = c.New.ShardCount, c.New.WriteUnits
-	e.seen = max(e.seen, ms)
-	e.count(ms, c.New.WriteUnits-before.WriteUnits)
-	if number == 0 {
-		e.want(max(1, c.New.Want), ms)
-		e.learn(c.New)
-	}
-	return true
-}
-
-// want notes how many shards are wanted. Whoever asked for more had reason to: fewer
-// have had no room.
-func (e *entry) want(count int, at int64) {
-	if count > e.wanted {
-		e.notObserved(bits.Len(uint(count))-1, at) //nolint:gosec // 1 or more
-	}
-	e.wanted = count
-}
-
-// notObserved says of the first so many numbers of shards that it is not known whether
-// they had room until a moment.
-func (e *entry) notObserved(first int, at int64) {
-	for k := range min(first, counts) {
-		e.noRoom[k] = max(e.noRoom[k], at)
-	}
-}
-
-// learn keeps the limits of the settings that the bucket is of.
-func (e *entry) learn(image *events.Bucket) {
-	if e.limits != nil && e.print == image.Fingerprint {
-		return
-	}
-	e.print, e.limits = image.Fingerprint, make([]bucket.Limit, len(image.Limits))
-	for i, l := range image.Limits {
-		e.limits[i] = bucket.Limit{Name: l.Name, Capacity: l.Capacity, Refill: l.Refill, Period: l.PeriodMs}
-	}
-}
-
-// count adds write units to the load of a second.
-func (e *entry) count(ms, units int64) {
-	if units <= 0 {
-		return
-	}
-	at := ms / 1000
-	s := &e.seconds[at%ringSeconds]
-	switch {
-	case s.at < at:
-		*s = second{at: at}
-	case s.at > at:
-		return // of a time that is over
-	}
-	s.units += units
-	e.crowd(s.units, ms)
-}
-
-// crowd notes which numbers of shards have no room for a load.
-func (e *entry) crowd(load, ms int64) {
-	for k := range e.noRoom {
-		if load > roomy<<k {
-			e.noRoom[k] = max(e.noRoom[k], ms)
-		}
-	}
-}
-
-func (e *entry) divided() bool {
-	return e.wanted > 1 || slices.ContainsFunc(e.shards, func(s sight) bool { return s.level > 1 })
-}
-
-// view is the entry as a plan is made from it.
-func (e *entry) view(now int64) view {
-	v := view{wanted: e.wanted, changed: e.changed, noRoom: e.noRoom, limits: e.limits}
-	if now < e.costsAt+costsMs {
-		v.costs = e.costs
-	}
-	for number, s := range e.shards {
-		there := s.level > 0
-		v.leftOver = v.leftOver || there && number >= e.wanted
-		v.lacking = v.lacking || there && number+s.level < e.wanted
-	}
-	for _, s := range e.seconds {
-		if s.at*1000 >= now-staleMs && s.at >= (e.changed+settleMs)/1000 {
-			v.load = max(v.load, s.units)
-		}
-	}
-	switch {
-	case e.wanted <= 1 || v.serves(e.wanted):
-		e.overgrown = 0
-	case e.overgrown == 0:
-		e.overgrown = now
-	}
-	v.overgrown = e.overgrown
-	return v
 }
