@@ -24,6 +24,15 @@ func (s *Sharder) seen(t *testing.T) view {
 	return e.view(s.nowMs())
 }
 
+// requireSizes looks at how many buckets the sharder knows, and how many of them are
+// divided.
+func (s *Sharder) requireSizes(t *testing.T, all, divided int, why ...any) {
+	t.Helper()
+	known, several := s.book.sizes()
+	require.Equal(t, all, known, why...)
+	require.Equal(t, divided, several, why...)
+}
+
 // shardOf is an item of the bucket.
 func shardOf(number, level, want int, units int64) *table.Bucket {
 	return &table.Bucket{Key: testKey(number), Level: level, Want: want, WriteUnits: units}
@@ -105,8 +114,7 @@ func TestReportsOfAllNodesAreTakenTogether(t *testing.T) {
 	v := s.seen(t)
 	require.EqualValues(t, 112, v.load)
 	require.Equal(t, map[string]int64{"rpm": 4, "tpm": 9}, v.costs)
-	all, _ := s.book.sizes()
-	require.Equal(t, 1, all, "who the feed does not tell of is another sharder's")
+	s.requireSizes(t, 1, 0, "who the feed does not tell of is another sharder's")
 
 	w.pass(2 * time.Second)
 	w.report(s, events.Load{Key: testKey(0), Costs: map[string]int64{"rpm": 1}})
@@ -128,9 +136,7 @@ func TestMemoryIsBounded(t *testing.T) {
 			w.tell(w.record(nil, item), s)
 		}
 	}
-	all, divided := s.book.sizes()
-	require.Equal(t, 10, all)
-	require.Equal(t, 10, divided)
+	s.requireSizes(t, 10, 10)
 	require.LessOrEqual(t, len(s.book.touched), 10)
 }
 
@@ -143,8 +149,7 @@ func TestOtherRecordsAreLeftOut(t *testing.T) {
 	entity := consume.Record{Event: &events.Event{Key: keys.Entity{Namespace: ns, ID: "e"}, Entity: &events.Change[events.Entity]{}}}
 	w.tell(strange, s)
 	w.tell(entity, s)
-	all, _ := s.book.sizes()
-	require.Zero(t, all)
+	s.requireSizes(t, 0, 0)
 }
 
 // A divided bucket that has become quiet is merged, however many others are busy.
@@ -163,8 +168,7 @@ func TestAQuietDividedBucketIsNotForgottenForBusyOnes(t *testing.T) {
 	}
 	w.pass(idleMs * time.Millisecond)
 	require.Equal(t, []errand{{testKey(0), step{merge, 2, 1}}}, s.book.due(s.nowMs(), everything, defaultSteps, defaultSteps))
-	all, _ := s.book.sizes()
-	require.Equal(t, 5, all)
+	s.requireSizes(t, 5, 1)
 }
 
 func everything(keys.Bucket) bool { return true }

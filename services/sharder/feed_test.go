@@ -92,7 +92,7 @@ func TestShardersShareTheFeed(t *testing.T) {
 	w := newWorld(t)
 	both := []*running{w.start("a"), w.start("b")}
 	js := w.feed()
-	w.create(4, []bucket.Limit{perDay("rpm", 600)})
+	w.usual()
 	lane := events.Lane(testKey(0))
 	_, err := js.Publish(t.Context(), events.Subject(events.KindBucket, lane), []byte("no record"))
 	require.NoError(t, err)
@@ -126,7 +126,7 @@ func TestReportsAreHeard(t *testing.T) {
 	w := newWorld(t)
 	s := w.start("a")
 	js := w.feed()
-	w.create(4, []bucket.Limit{perDay("rpm", 600)})
+	w.usual()
 	w.publish(js, 100)
 	require.Eventually(t, func() bool { all, _ := s.book.sizes(); return all == 1 }, patience, 5*time.Millisecond)
 	data, err := events.EncodeLoad(&events.LoadReport{
@@ -142,7 +142,7 @@ func TestAStepUnderWayComesToItsEnd(t *testing.T) {
 	w := newWorld(t)
 	s := w.start("a")
 	js := w.feed()
-	w.create(4, []bucket.Limit{perDay("rpm", 600)})
+	w.usual()
 	here, open := make(chan struct{}), make(chan struct{})
 	w.Before("TransactWriteItems", func() { close(here); <-open })
 	w.publish(js, 900)

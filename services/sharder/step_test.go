@@ -2,6 +2,7 @@ package sharder
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -17,9 +18,7 @@ import (
 )
 
 func TestALoadThatNeedsFourShardsGetsFourAndGoesBackToOne(t *testing.T) {
-	w := newWorld(t)
-	s := w.sharder()
-	w.create(4, []bucket.Limit{perDay("rpm", 600)}, s)
+	w, s := usualWorld(t)
 	w.seconds(12, 2400, s)
 	require.Len(t, w.tree(), 4)
 	require.Equal(t, 2, s.counted(double, "done"))
@@ -39,9 +38,7 @@ func TestALoadThatNeedsFourShardsGetsFourAndGoesBackToOne(t *testing.T) {
 
 // 40 acquires per second, each a write of its own, for ten minutes.
 func TestFortyAcquiresPerSecondStayOnOneShard(t *testing.T) {
-	w := newWorld(t)
-	s := w.sharder()
-	w.create(4, []bucket.Limit{perDay("rpm", 600)}, s)
+	w, s := usualWorld(t)
 	w.seconds(600, 40, s)
 	require.Len(t, w.tree(), 1)
 	require.Zero(t, w.Calls(""), "a bucket that is not divided costs a sharder nothing")
@@ -64,9 +61,7 @@ func TestAThousandDenialsPerSecondStayOnOneShard(t *testing.T) {
 // Writes that a partition threw back are part of the load: else a bucket that is
 // throttled would look as if one shard bore it.
 func TestFailedWritesAreLoad(t *testing.T) {
-	w := newWorld(t)
-	s := w.sharder()
-	w.create(4, []bucket.Limit{perDay("rpm", 600)}, s)
+	w, s := usualWorld(t)
 	w.load(700, s)
 	require.Empty(t, s.turn(t))
 	w.report(s, events.Load{Key: testKey(0), FailedUnits: 100})
@@ -76,9 +71,7 @@ func TestFailedWritesAreLoad(t *testing.T) {
 
 // What requests cost decides how small shares may get.
 func TestSharesStayLargerThanWhatRequestsCost(t *testing.T) {
-	w := newWorld(t)
-	s := w.sharder()
-	w.create(4, []bucket.Limit{perDay("rpm", 600)}, s)
+	w, s := usualWorld(t)
 	for range 20 {
 		w.load(9000, s)
 		w.report(s, events.Load{Key: testKey(0), Requests: 1000, Costs: map[string]int64{"rpm": 150}})
@@ -97,9 +90,7 @@ func TestALimitOfFiveIsNotDividedBeyondWhatServesIt(t *testing.T) {
 }
 
 func TestNeverMoreThanThirtyTwo(t *testing.T) {
-	w := newWorld(t)
-	s := w.sharder()
-	w.create(4, []bucket.Limit{perDay("rpm", 600)}, s)
+	w, s := usualWorld(t)
 	w.seconds(30, 100_000, s)
 	require.Len(t, w.tree(), bucket.MaxShards)
 	require.EqualValues(t, 596_000, w.left()/1000*1000)
@@ -111,7 +102,7 @@ func TestManyWhoDoubleAtOnceMakeOneStep(t *testing.T) {
 	for range 5 {
 		w := newWorld(t)
 		sharders := []*Sharder{w.sharder(), w.sharder()}
-		w.create(4, []bucket.Limit{perDay("rpm", 600)}, sharders...)
+		w.usual(sharders...)
 		for from := 1; from <= 8; from *= 2 {
 			w.pass(5 * time.Second)
 			w.load(int64(900*from), sharders...)
@@ -160,9 +151,7 @@ func TestStepsThroughEveryFault(t *testing.T) {
 			}
 			t.Run(name+" "+operation, func(t *testing.T) {
 				t.Parallel()
-				w := newWorld(t)
-				s := w.sharder()
-				w.create(4, []bucket.Limit{perDay("rpm", 600)}, s)
+				w, s := usualWorld(t)
 				for range 4 {
 					w.Fail(operation, faults...)
 					w.seconds(5, 2400, s)
@@ -192,18 +181,14 @@ func TestStepsThroughEveryFault(t *testing.T) {
 func TestACrashBetweenStepsIsRepaired(t *testing.T) {
 	for n := 1; n <= 6; n++ {
 		t.Run(fmt.Sprintf("after %d transactions", n), func(t *testing.T) {
-			w := newWorld(t)
-			first, second := w.sharder(), w.sharder()
-			w.create(4, []bucket.Limit{perDay("rpm", 600)}, first)
+			w, first := usualWorld(t)
 			w.seconds(12, 3000, first)
 			require.Len(t, w.tree(), 4)
 			before := w.left()
 
 			w.load(6000, first)
-			w.crashAt(n, "TransactWriteItems")
-			first.turn(t)
-			w.Forgive("TransactWriteItems")
-			require.NoError(t, second.surveyOnce(t.Context()))
+			w.crash(first, n)
+			second := w.successor()
 			wanted := w.tree().Wanted()
 			require.Equal(t, 8, wanted)
 			w.pass(settleMs * time.Millisecond)
@@ -211,16 +196,12 @@ func TestACrashBetweenStepsIsRepaired(t *testing.T) {
 			require.Len(t, w.tree(), wanted)
 			require.InDelta(t, before, w.left(), 100)
 
-			third := w.sharder()
-			require.NoError(t, third.surveyOnce(t.Context()))
+			third := w.successor()
 			w.pass(idleMs * time.Millisecond)
 			before = w.left()
-			w.crashAt(n, "TransactWriteItems")
-			third.turn(t)
-			w.Forgive("TransactWriteItems")
+			w.crash(third, n)
 			require.LessOrEqual(t, w.tree().Wanted(), 1)
-			fourth := w.sharder()
-			require.NoError(t, fourth.surveyOnce(t.Context()))
+			fourth := w.successor()
 			w.pass(settleMs * time.Millisecond)
 			fourth.turn(t)
 			require.Len(t, w.tree(), 1)
@@ -230,21 +211,26 @@ func TestACrashBetweenStepsIsRepaired(t *testing.T) {
 	}
 }
 
-// crashAt lets n requests of an operation through, and none after these for a while.
-func (w *world) crashAt(n int, operation string) {
-	gone := make([]fault.Fault, n, n+9)
-	for range 9 {
-		gone = append(gone, fault.Fault{Kind: fault.Unreachable})
-	}
-	w.Forgive(operation)
-	w.Fail(operation, gone...)
+// crash has a sharder make the steps that are due, of which the table gets n
+// transactions and none after these.
+func (w *world) crash(s *Sharder, n int) {
+	w.t.Helper()
+	w.Fail("TransactWriteItems", append(make([]fault.Fault, n), slices.Repeat([]fault.Fault{{Kind: fault.Unreachable}}, 9)...)...)
+	s.turn(w.t)
+	w.Forgive("TransactWriteItems")
+}
+
+// successor is a sharder that knows of buckets what a survey finds.
+func (w *world) successor() *Sharder {
+	w.t.Helper()
+	s := w.sharder()
+	require.NoError(w.t, s.surveyOnce(w.t.Context()))
+	return s
 }
 
 // The table is what counts, not what the feed has told so far.
 func TestWhatTheFeedDidNotTellHoldsAMergeOff(t *testing.T) {
-	w := newWorld(t)
-	s := w.sharder()
-	w.create(4, []bucket.Limit{perDay("rpm", 600)}, s)
+	w, s := usualWorld(t)
 	w.seconds(8, 1000, s)
 	require.Len(t, w.tree(), 2)
 	for range 10 { // minutes without a relay
@@ -261,9 +247,7 @@ func TestWhatTheFeedDidNotTellHoldsAMergeOff(t *testing.T) {
 // A feed that was away tells of seconds long ago: what they were is no reason to
 // divide now.
 func TestOldLoadsAreNoReasonToDivide(t *testing.T) {
-	w := newWorld(t)
-	s := w.sharder()
-	w.create(4, []bucket.Limit{perDay("rpm", 600)}, s)
+	w, s := usualWorld(t)
 	w.load(5000, s)
 	w.pass(staleMs*time.Millisecond + time.Second)
 	require.Empty(t, s.turn(t))
@@ -271,7 +255,7 @@ func TestOldLoadsAreNoReasonToDivide(t *testing.T) {
 
 func TestQuietDividedBucketsAreFoundAfterARestart(t *testing.T) {
 	w := newWorld(t)
-	w.create(4, []bucket.Limit{perDay("rpm", 600)})
+	w.usual()
 	_, err := w.direct().Double(t.Context(), testKey(0), 1)
 	require.NoError(t, err)
 	s := w.sharder()
@@ -279,9 +263,7 @@ func TestQuietDividedBucketsAreFoundAfterARestart(t *testing.T) {
 	_, err = s.surveyPage(t.Context(), nil)
 	require.Error(t, err)
 	require.NoError(t, s.surveyOnce(t.Context()))
-	all, divided := s.book.sizes()
-	require.Equal(t, 1, all)
-	require.Equal(t, 1, divided)
+	s.requireSizes(t, 1, 1)
 	w.quiet(9, s)
 	require.Len(t, w.tree(), 2, "it may have been written a moment before the restart")
 	w.quiet(2, s)
@@ -292,29 +274,25 @@ func TestQuietDividedBucketsAreFoundAfterARestart(t *testing.T) {
 // found.
 func TestABrokenBucketDoesNotEndTheSurvey(t *testing.T) {
 	w := newWorld(t)
-	s := w.sharder()
 	for n, entity := range []string{"a", "b", "c"} {
 		w.key.Entity = entity
-		w.create(4, []bucket.Limit{perDay("rpm", 600)})
+		w.usual()
 		tree, err := w.direct().Double(t.Context(), w.key, 1)
 		require.NoError(t, err)
 		if n < 2 {
 			w.remove(tree[0])
 		}
 	}
-	require.NoError(t, s.surveyOnce(t.Context()))
+	s := w.successor()
 	require.True(t, s.book.knows(w.key))
-	_, divided := s.book.sizes()
-	require.Equal(t, 1, divided)
+	s.requireSizes(t, 1, 1)
 	w.quiet(11, s)
 	require.Len(t, w.tree(), 1)
 }
 
 // A lost record tells nobody of a new shard; the next survey does.
 func TestALostEventIsMadeUpForByTheNextSurvey(t *testing.T) {
-	w := newWorld(t)
-	s := w.sharder()
-	w.create(4, []bucket.Limit{perDay("rpm", 600)}, s)
+	w, s := usualWorld(t)
 	require.NoError(t, s.surveyOnce(t.Context()))
 	_, err := w.direct().Double(t.Context(), testKey(0), 1)
 	require.NoError(t, err)
@@ -327,9 +305,7 @@ func TestALostEventIsMadeUpForByTheNextSurvey(t *testing.T) {
 
 // A bucket that expired, or was deleted, has nothing to be divided.
 func TestABucketThatIsGoneIsForgotten(t *testing.T) {
-	w := newWorld(t)
-	s := w.sharder()
-	w.create(4, []bucket.Limit{perDay("rpm", 600)}, s)
+	w, s := usualWorld(t)
 	w.seconds(8, 1000, s)
 	tree := w.tree()
 	require.Len(t, tree, 2)
@@ -338,10 +314,9 @@ func TestABucketThatIsGoneIsForgotten(t *testing.T) {
 	}
 	w.quiet(12, s)
 	require.Equal(t, 1, s.counted(merge, "overtaken"))
-	all, divided := s.book.sizes()
-	require.Zero(t, all+divided)
+	s.requireSizes(t, 0, 0)
 
-	w.create(4, []bucket.Limit{perDay("rpm", 600)}, s)
+	w.usual(s)
 	w.tell(w.record(w.tree()[0], nil), s)
 	w.load(5000)
 	require.Empty(t, s.turn(t))
@@ -374,9 +349,7 @@ func TestLoweredLimitsMergeShardsThatDoNotServe(t *testing.T) {
 }
 
 func TestUnknownLimitsDoNotStopTheOthers(t *testing.T) {
-	w := newWorld(t)
-	s := w.sharder()
-	w.create(4, []bucket.Limit{perDay("rpm", 600)}, s)
+	w, s := usualWorld(t)
 	w.seconds(8, 1000, s)
 	tree := w.tree()
 	other := *tree[1]
@@ -415,7 +388,7 @@ func TestAnUnreadableReportIsDropped(t *testing.T) {
 	w := newWorld(t)
 	s := w.sharder()
 	s.heard([]byte("{"))
-	w.create(4, []bucket.Limit{perDay("rpm", 600)}, s)
+	w.usual(s)
 	w.report(s, events.Load{Key: testKey(0), FailedUnits: 900})
 	require.Equal(t, []step{{double, 1, 2}}, s.turn(t))
 }

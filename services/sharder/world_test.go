@@ -92,6 +92,15 @@ func (w *world) sharder() *Sharder {
 	return s
 }
 
+// usualWorld has a sharder that knows of the usual bucket.
+func usualWorld(t *testing.T) (*world, *Sharder) {
+	t.Helper()
+	w := newWorld(t)
+	s := w.sharder()
+	w.usual(s)
+	return w, s
+}
+
 // turn makes the steps that are due now, of all buckets, and returns them.
 func (s *Sharder) turn(t *testing.T) (made []step) {
 	t.Helper()
@@ -121,6 +130,12 @@ func (w *world) create(tokens int64, ls []bucket.Limit, told ...*Sharder) {
 	}
 	w.put(b)
 	w.tell(w.record(nil, b), told...)
+}
+
+// usual makes a bucket of 600 rpm of which 4 are spent, and tells the sharders.
+func (w *world) usual(told ...*Sharder) {
+	w.t.Helper()
+	w.create(4, []bucket.Limit{perDay("rpm", 600)}, told...)
 }
 
 func (w *world) direct() *shards.Store {
