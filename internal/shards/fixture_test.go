@@ -66,6 +66,18 @@ func (w *world) put(b *table.Bucket) {
 	require.NoError(w.t, err)
 }
 
+// divide doubles the bucket's shards until there are so many.
+func (w *world) divide(count int) (tree shards.Tree) {
+	w.t.Helper()
+	for from := 1; from < count; from *= 2 {
+		var err error
+		tree, err = w.store.Double(w.t.Context(), testKey(0), from)
+		require.NoError(w.t, err)
+		require.Len(w.t, tree, 2*from)
+	}
+	return tree
+}
+
 // tree is the bucket as the table has it.
 func (w *world) tree() shards.Tree {
 	w.t.Helper()

@@ -27,6 +27,20 @@ func (w *world) events() []api.AuditEvent {
 	return reply.Events
 }
 
+// reset takes the bucket away, which has so many shards, and looks that it is told of
+// once, and as whose doing.
+func (w *world) reset(count int) {
+	w.t.Helper()
+	n, err := w.operator().Reset(w.t.Context(), api.Principal{User: "ops"}, testKey(0))
+	require.NoError(w.t, err)
+	require.Equal(w.t, count, n)
+	require.Empty(w.t, w.tree())
+	told := w.events()
+	require.Len(w.t, told, 1)
+	require.Equal(w.t, api.AuditBucketReset, told[0].Action)
+	require.Equal(w.t, "ops", told[0].Who.User)
+}
+
 // Whatever becomes of a request, a reset takes all shards, once, and tells of it once.
 func TestAResetTakesAllShardsOrNone(t *testing.T) {
 	all := outcomes()
@@ -37,19 +51,11 @@ func TestAResetTakesAllShardsOrNone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.spent(650, perDay("rpm", 600))
-			_, err := w.store.Double(t.Context(), testKey(0), 1)
-			require.NoError(t, err)
+			w.divide(2)
 			w.Fail("TransactWriteItems", faults...)
-			n, err := w.operator().Reset(t.Context(), api.Principal{User: "ops"}, testKey(0))
-			require.NoError(t, err)
-			require.Equal(t, 2, n)
-			require.Empty(t, w.tree())
-			told := w.events()
-			require.Len(t, told, 1)
-			require.Equal(t, api.AuditBucketReset, told[0].Action)
-			require.Equal(t, "ops", told[0].Who.User)
+			w.reset(2)
 
-			n, err = w.operator().Reset(t.Context(), api.Principal{}, testKey(0))
+			n, err := w.operator().Reset(t.Context(), api.Principal{}, testKey(0))
 			require.NoError(t, err)
 			require.Zero(t, n)
 			require.Len(t, w.events(), 1, "nothing was done")
@@ -66,11 +72,7 @@ func TestAResetTakesShardsThatCameMeanwhile(t *testing.T) {
 		_, err := direct.Double(t.Context(), testKey(0), 1)
 		require.NoError(t, err)
 	})
-	n, err := w.operator().Reset(t.Context(), api.Principal{}, testKey(0))
-	require.NoError(t, err)
-	require.Equal(t, 2, n)
-	require.Empty(t, w.tree())
-	require.Len(t, w.events(), 1)
+	w.reset(2)
 }
 
 // A bucket from which somebody took a shard by hand can be read by nobody; a reset
@@ -78,17 +80,12 @@ func TestAResetTakesShardsThatCameMeanwhile(t *testing.T) {
 func TestAResetMendsWhatIsNoTree(t *testing.T) {
 	w := newWorld(t)
 	w.spent(4, perDay("rpm", 600))
-	_, err := w.store.Double(t.Context(), testKey(0), 1)
-	require.NoError(t, err)
-	_, err = w.Direct.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{TableName: &w.Table, Key: table.KeyItem(testKey(0).Key())})
+	w.divide(2)
+	_, err := w.Direct.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{TableName: &w.Table, Key: table.KeyItem(testKey(0).Key())})
 	require.NoError(t, err)
 	_, err = w.operator().Look(t.Context(), testKey(0))
 	require.ErrorIs(t, err, shards.ErrUnsettled)
-	n, err := w.operator().Reset(t.Context(), api.Principal{}, testKey(0))
-	require.NoError(t, err)
-	require.Equal(t, 1, n)
-	require.Empty(t, w.tree())
-	require.Len(t, w.events(), 1)
+	w.reset(1)
 }
 
 func TestABucketIsShown(t *testing.T) {
@@ -97,8 +94,7 @@ func TestABucketIsShown(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, api.BucketReply{AtMs: testTime().UnixMilli(), Wanted: 1, Shards: []api.BucketShard{}}, shown)
 	w.spent(4, perDay("rpm", 600))
-	_, err = w.store.Double(t.Context(), testKey(0), 1)
-	require.NoError(t, err)
+	w.divide(2)
 	shown, err = w.operator().Look(t.Context(), testKey(1))
 	require.NoError(t, err)
 	half := func(shard, units int64) api.BucketShard {

@@ -131,11 +131,8 @@ func TestDoublersAtOnceMakeOneStep(t *testing.T) {
 func TestAMergedShardNeverComesBackByALateWriter(t *testing.T) {
 	w := newWorld(t)
 	w.spent(4, perDay("rpm", 600))
-	before, err := w.store.Double(t.Context(), testKey(0), 1)
-	require.NoError(t, err)
-	before, err = w.store.Double(t.Context(), testKey(0), len(before))
-	require.NoError(t, err)
-	_, err = w.store.Shrink(t.Context(), testKey(0), 2)
+	before := w.divide(4)
+	_, err := w.store.Shrink(t.Context(), testKey(0), 2)
 	require.NoError(t, err)
 
 	late, ok := w.planSpend(before.Find(3), "rpm", 1)
@@ -162,8 +159,7 @@ func TestAMergedShardNeverComesBackByALateWriter(t *testing.T) {
 func TestAShardThatIsWantedIsNotMerged(t *testing.T) {
 	w := newWorld(t)
 	w.spent(4, perDay("rpm", 600))
-	tree, err := w.store.Double(t.Context(), testKey(0), 1)
-	require.NoError(t, err)
+	tree := w.divide(2)
 	applied, err := w.store.Transact(t.Context(), shards.PlanMerge(w.now(), tree[0], tree[1], w.nonce()).Writes(w.Table))
 	require.NoError(t, err)
 	require.False(t, applied)
@@ -174,10 +170,7 @@ func TestAShardThatIsWantedIsNotMerged(t *testing.T) {
 func TestDoublingMeetsShardsThatAreNotMergedYet(t *testing.T) {
 	w := newWorld(t)
 	w.spent(4, perDay("rpm", 600))
-	for from := 1; from < 8; from *= 2 {
-		_, err := w.store.Double(t.Context(), testKey(0), from)
-		require.NoError(t, err)
-	}
+	w.divide(8)
 	w.Fail("TransactWriteItems", slices.Repeat([]fault.Fault{{Kind: fault.Unreachable}}, 8)...)
 	_, err := w.store.Shrink(t.Context(), testKey(0), 2)
 	require.Error(t, err)
@@ -198,13 +191,12 @@ func TestForgottenLimitsAreMergedAsFull(t *testing.T) {
 	for _, forgets := range []int{0, 1} {
 		w := newWorld(t)
 		w.spent(0, perDay("old", 100), perDay("rpm", 600))
-		tree, err := w.store.Double(t.Context(), testKey(0), 1)
-		require.NoError(t, err)
+		tree := w.divide(2)
 		require.True(t, w.spend(1-forgets, "old", 20))
 		item := tree[forgets]
 		item.Limits = item.Limits[1:]
 		w.put(item)
-		_, err = w.store.Shrink(t.Context(), testKey(0), 1)
+		_, err := w.store.Shrink(t.Context(), testKey(0), 1)
 		require.NoError(t, err)
 		require.EqualValues(t, 80_000, w.left("old"))
 		require.EqualValues(t, 600_000, w.left("rpm"))
@@ -218,8 +210,7 @@ func TestStepsAreRefused(t *testing.T) {
 	_, err = w.store.Double(t.Context(), testKey(0), bucket.MaxShards)
 	require.ErrorIs(t, err, shards.ErrTooMany)
 	w.spent(0, perDay("rpm", 600))
-	tree, err := w.store.Double(t.Context(), testKey(0), 1)
-	require.NoError(t, err)
+	tree := w.divide(2)
 	w.Fail("TransactWriteItems", slices.Repeat([]fault.Fault{{Kind: fault.ReplyLost}}, 8)...)
 	_, err = w.store.Double(t.Context(), testKey(0), 2)
 	require.ErrorIs(t, err, shards.ErrUnknown)
@@ -245,10 +236,7 @@ func TestGatherTakesOnceWhateverBecomesOfTheRequest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.spent(0, perDay("rpm", 100), perDay("tpm", 7))
-			for from := 1; from < 8; from *= 2 {
-				_, err := w.store.Double(t.Context(), testKey(0), from)
-				require.NoError(t, err)
-			}
+			w.divide(8)
 			g := w.tree().PlanGather(w.now(), gathering(60), w.nonce())
 			w.Fail("TransactWriteItems", faults...)
 			applied, err := w.store.Transact(t.Context(), g.Writes(w.Table))
@@ -268,8 +256,7 @@ func TestGatherTakesOnceWhateverBecomesOfTheRequest(t *testing.T) {
 func TestGatherIsRefusedWhereAShardIsShortByNow(t *testing.T) {
 	w := newWorld(t)
 	w.spent(0, perDay("rpm", 100), perDay("tpm", 7))
-	_, err := w.store.Double(t.Context(), testKey(0), 1)
-	require.NoError(t, err)
+	w.divide(2)
 	g := w.tree().PlanGather(w.now(), gathering(60), w.nonce())
 	w.Before("TransactWriteItems", func() { require.True(t, w.spend(1, "rpm", 30)) })
 	applied, err := w.store.Transact(t.Context(), g.Writes(w.Table))
@@ -339,19 +326,15 @@ func TestAllShardsAreBroughtToTheirSettings(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.spent(4, perDay("rpm", 600))
-			tree, err := w.store.Double(t.Context(), testKey(0), 1)
-			require.NoError(t, err)
-			tree, err = w.store.Double(t.Context(), testKey(0), len(tree))
-			require.NoError(t, err)
-			other := *tree[2]
+			other := *w.divide(4)[2]
 			other.Fingerprint = "another"
 			w.put(&other)
-			_, err = w.store.Shrink(t.Context(), testKey(0), 1)
+			_, err := w.store.Shrink(t.Context(), testKey(0), 1)
 			require.ErrorIs(t, err, shards.ErrUnsynced)
 
 			to := settings(perDay("rpm", 900), perDay("tpm", 8))
 			w.Fail("UpdateItem", faults...)
-			tree, err = w.store.Sync(t.Context(), testKey(0), to)
+			tree, err := w.store.Sync(t.Context(), testKey(0), to)
 			require.NoError(t, err)
 			require.True(t, tree.Synced(to.Fingerprint))
 			require.EqualValues(t, 596_000, w.left("rpm"), "a raised capacity fills at its rate")
