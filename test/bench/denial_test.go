@@ -9,7 +9,6 @@ import (
 
 	"github.com/tidegate/tidegate/pkg/api"
 	tidegate "github.com/tidegate/tidegate/pkg/client"
-	"github.com/tidegate/tidegate/services/admission"
 )
 
 // BenchmarkDenials: everybody wants tokens of a bucket that has none. The rate
@@ -18,8 +17,7 @@ import (
 func BenchmarkDenials(b *testing.B) {
 	const callers, rounds, turn = 2048, 4, 400 * time.Millisecond
 	daily := api.Limit{Name: "rpm", Capacity: 1, RefillAmount: 1, RefillPeriodSeconds: 86400}
-	w := newWorld(b, daily, ample("tpm"))
-	n := w.node(storeLatency, admission.Tuning{})
+	w := newApart(b, daily, ample("tpm"))
 	conns := w.conns()
 	clients := w.clients(conns)
 	_, err := clients[0].Acquire(b.Context(), "poor", resource, consume())
@@ -35,9 +33,9 @@ func BenchmarkDenials(b *testing.B) {
 		}
 		return nil
 	}}
-	before := n.calls.Total()
+	before := w.spent().Count
 	compare(b, callers, rounds, turn, echo, client, rawly)
-	cost := minus(n.calls.Total(), before)
+	cost := minus(w.spent().Count, before)
 	took := (client.time + rawly.time).Seconds()
 
 	b.ReportMetric(echo.rate(), "echo/s")

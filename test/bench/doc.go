@@ -1,5 +1,5 @@
-// Package bench measures Tidegate against what it stands on, in one process and
-// in one run, so that the figures are ratios that hold on any machine:
+// Package bench measures Tidegate against what it stands on, on one machine and
+// in one run, so that the figures are ratios:
 //
 //	make bench        (go test -run '^$' -bench . ./test/bench)
 //
@@ -12,7 +12,14 @@
 //     connections and payload sizes, and no work at all.
 //   - "client" goes through pkg/client; "raw" sends requests that were encoded
 //     beforehand and leaves the replies undecoded, as the echo's callers do.
-//   - The store's latency is simulated, its work is not: both are in its share.
+//   - The store's latency is simulated, to a tenth of a millisecond; its work is not:
+//     both are in its share.
+//   - "possible" is what so many callers could get if nothing but the store took time:
+//     one who comes while a write of the bucket is under way waits for the rest of it and
+//     then for a whole one. Where thousands ask at once each waits for two.
+//
+// Where thousands of callers ask at once, echo and admission are in a process of
+// their own (apart_test.go), as they are everywhere but on a laptop.
 //
 // # Reading a line
 //

@@ -9,8 +9,6 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
-
-	"github.com/tidegate/tidegate/services/admission"
 )
 
 // BenchmarkHotBucket: everybody wants tokens of one ample bucket. The rate shall
@@ -18,8 +16,7 @@ import (
 // per store latency at most.
 func BenchmarkHotBucket(b *testing.B) {
 	const callers, rounds, turn = 2048, 4, 400 * time.Millisecond
-	w := newWorld(b)
-	n := w.node(storeLatency, admission.Tuning{})
+	w := newApart(b)
 	conns := w.conns()
 	clients := w.clients(conns)
 	subject, request, reply := sample(b, conns[0], "hot")
@@ -29,13 +26,15 @@ func BenchmarkHotBucket(b *testing.B) {
 		_, err := clients[caller%connections].Acquire(b.Context(), "hot", resource, consume())
 		return err
 	}}
-	before := n.calls.Total()
+	before := w.spent().Count
 	compare(b, callers, rounds, turn, echo, client, rawly)
-	cost := minus(n.calls.Total(), before)
+	cost := minus(w.spent().Count, before)
 
 	b.ReportMetric(echo.rate(), "echo/s")
 	b.ReportMetric(client.rate()/echo.rate(), "client/echo")
 	b.ReportMetric(rawly.rate()/echo.rate(), "raw/echo")
+	possible := callers / (2 * storeLatency.Seconds())
+	b.ReportMetric(rawly.rate()/possible, "raw/possible")
 	b.ReportMetric(cost.WriteUnits/float64(client.done+rawly.done), "WCU/acquire")
 	b.ReportMetric(float64(cost.Calls)*float64(storeLatency)/float64(client.time+rawly.time), "writes/latency")
 	b.ReportMetric(0, "ns/op")
@@ -46,8 +45,7 @@ func BenchmarkHotBucket(b *testing.B) {
 // store's plus 2 ms.
 func BenchmarkHotBucketOpenLoop(b *testing.B) {
 	const callers, turn, duration = 2048, time.Second, 2 * time.Second
-	w := newWorld(b)
-	n := w.node(storeLatency, admission.Tuning{})
+	w := newApart(b)
 	conns := w.conns()
 	clients := w.clients(conns)
 	closed := &contender{call: func(caller int) error {
@@ -55,10 +53,10 @@ func BenchmarkHotBucketOpenLoop(b *testing.B) {
 		return err
 	}}
 	closed.run(b, callers, turn)
-	n.store.restart()
+	w.restart()
 	subject, request, _ := sample(b, conns[0], "hot")
 	latencies, late := openLoop(b, conns, subject, request, closed.rate()/2, duration)
-	storeP99 := n.store.percentile(99)
+	storeP99 := w.spent().P99
 	p99 := float64(latencies.ValueAtQuantile(99)) / 1000
 
 	b.ReportMetric(closed.rate()/2, "acquires/s")

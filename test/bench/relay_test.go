@@ -99,7 +99,7 @@ type feed struct {
 func newFeed(b *testing.B, streams localdynamo.StreamOptions) *feed {
 	b.Helper()
 	w := &world{tb: b, engine: localdynamo.New(localdynamo.Options{Now: time.Now, Streams: streams})}
-	w.startNATS()
+	w.startNATS(b)
 	f := &feed{world: w, db: dynamodb.NewFromConfig(localdynamo.Config(w.engine.HTTPClient(), "us-east-1"))}
 	require.NoError(b, table.CreateTable(b.Context(), f.db, table.DefaultName))
 	return f

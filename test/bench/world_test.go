@@ -35,17 +35,26 @@ const (
 
 // world is a store and a NATS server, embedded, and what was started on them.
 type world struct {
-	tb     testing.TB
+	tb     host
 	engine *localdynamo.Engine
 	store  http.RoundTripper // the engine, and what stands before it for everybody
-	nats   *server.Server
-	ns     string // id of the default namespace
+	nats   *server.Server    // nil where another process has it
+	url    string            // of the NATS server
+	ns     string            // id of the default namespace
 }
 
 // newWorld has limits at the system level: an ample rpm and tpm, unless others
 // are given. Both hold more than any benchmark spends, and refill more slowly
 // than it does.
 func newWorld(tb testing.TB, own ...api.Limit) *world {
+	tb.Helper()
+	w := newStore(tb, own...)
+	w.startNATS(tb)
+	return w
+}
+
+// newStore is a world without a NATS server.
+func newStore(tb host, own ...api.Limit) *world {
 	tb.Helper()
 	w := &world{tb: tb, engine: localdynamo.New(localdynamo.Options{Now: time.Now})}
 	w.store = w.engine.HTTPClient()
@@ -62,20 +71,20 @@ func newWorld(tb testing.TB, own ...api.Limit) *world {
 		LimitsTarget: api.LimitsTarget{System: true}, Limits: own,
 	})
 	require.NoError(tb, err)
-	w.startNATS()
 	return w
 }
 
-func (w *world) startNATS() {
-	w.tb.Helper()
+func (w *world) startNATS(tb testing.TB) {
+	tb.Helper()
 	var err error
 	w.nats, err = server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: w.tb.TempDir(), NoLog: true, NoSigs: true,
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: tb.TempDir(), NoLog: true, NoSigs: true,
 	})
-	require.NoError(w.tb, err)
+	require.NoError(tb, err)
 	w.nats.Start()
-	w.tb.Cleanup(func() { w.nats.Shutdown(); w.nats.WaitForShutdown() })
-	require.True(w.tb, w.nats.ReadyForConnections(10*time.Second))
+	tb.Cleanup(func() { w.nats.Shutdown(); w.nats.WaitForShutdown() })
+	require.True(tb, w.nats.ReadyForConnections(10*time.Second))
+	w.url = w.nats.ClientURL()
 }
 
 func ample(name string) api.Limit {
@@ -89,7 +98,7 @@ func overflowing(name string) api.Limit {
 
 func (w *world) connect() *nats.Conn {
 	w.tb.Helper()
-	nc, err := nats.Connect(w.nats.ClientURL())
+	nc, err := nats.Connect(w.url)
 	require.NoError(w.tb, err)
 	w.tb.Cleanup(nc.Close)
 	return nc
@@ -127,7 +136,7 @@ func (w *world) echo(replyBytes int) (subject string) {
 // node is an admission node with a store connection of its own, whose calls
 // are delayed, counted and timed.
 type node struct {
-	tb      testing.TB
+	tb      host
 	store   *timed
 	calls   *fault.Transport
 	metrics *prometheus.Registry
@@ -139,13 +148,13 @@ type node struct {
 func (w *world) node(latency time.Duration, tuning admission.Tuning) *node {
 	w.tb.Helper()
 	n := &node{tb: w.tb, metrics: prometheus.NewRegistry(), collected: make(chan struct{})}
-	o := fault.Options{Next: w.store, Now: time.Now}
+	o := fault.Options{Next: w.store, Now: time.Now, Sleep: exactly}
 	if latency > 0 {
 		o.Latency = fault.Fixed(latency)
 	}
 	n.calls = fault.New(o)
 	n.store = newTimed(n.calls)
-	nc, err := nats.Connect(w.nats.ClientURL())
+	nc, err := nats.Connect(w.url)
 	require.NoError(w.tb, err)
 	service, err := admission.New(admission.Config{
 		NATS: nc, DynamoDB: localdynamo.Config(n.store, "us-east-1"), Table: table.DefaultName,
