@@ -115,11 +115,10 @@ func (c *Client) Acquire(ctx context.Context, entity, resource string, consume C
 	if len(q.Limits) > 0 {
 		verb = api.VerbAcquireOverride
 	}
-	id := ownRequestID(ctx)
-	if id == "" && c.observer != nil {
-		id = api.NewRequestID()
+	if c.observer != nil {
+		ctx = named(ctx)
 	}
-	body, err := c.exchange(ctx, id, verb, q.AppendJSON(make([]byte, 0, 192)))
+	body, err := c.exchange(ctx, verb, q.AppendJSON(make([]byte, 0, 192)))
 	if err != nil {
 		var down *UnavailableError
 		if q.OnUnavailable == Allow && errors.As(err, &down) {
@@ -132,7 +131,7 @@ func (c *Client) Acquire(ctx context.Context, entity, resource string, consume C
 	case err != nil:
 		return nil, fmt.Errorf("read the reply to %s: %w", verb, err)
 	case !reply.Allowed:
-		return nil, denied(entity, resource, id, &reply)
+		return nil, denied(entity, resource, requestID(ctx), &reply)
 	}
 	return newLease(c, reply), nil
 }
@@ -166,19 +165,14 @@ func (c *Client) Status(ctx context.Context, entity, resource string, consume Co
 	return ask[api.StatusReply](ctx, c, api.VerbStatus, api.StatusRequest{Entity: entity, Resource: resource, Consume: sorted(consume)})
 }
 
-// ask sends a request and reads its reply.
+// ask sends a request, which has an id, and reads its reply.
 func ask[Reply any](ctx context.Context, c *Client, verb api.Verb, request any) (Reply, error) {
-	return askAs[Reply](ctx, c, requestID(ctx), verb, request)
-}
-
-// askAs sends a request under an id and reads its reply.
-func askAs[Reply any](ctx context.Context, c *Client, id string, verb api.Verb, request any) (Reply, error) {
 	var reply Reply
 	payload, err := json.Marshal(request)
 	if err != nil {
 		return reply, fmt.Errorf("write the request %s: %w", verb, err)
 	}
-	body, err := c.exchange(ctx, id, verb, payload)
+	body, err := c.exchange(named(ctx), verb, payload)
 	if err != nil {
 		return reply, err
 	}
@@ -188,22 +182,22 @@ func askAs[Reply any](ctx context.Context, c *Client, id string, verb api.Verb, 
 	return reply, nil
 }
 
-// exchange sends one request, once, and waits for its reply. Without an id it has
-// the one that the service gives it, which an error tells. The errors are those of
-// the package's doc.
-func (c *Client) exchange(ctx context.Context, id string, verb api.Verb, payload []byte) ([]byte, error) {
+// exchange sends one request, once, and waits for its reply. Where ctx has no id for
+// it, it has the one that the service gives it, which an error tells. The errors are
+// those of the package's doc.
+func (c *Client) exchange(ctx context.Context, verb api.Verb, payload []byte) ([]byte, error) {
 	msg := &nats.Msg{Subject: api.Subject(c.namespace, verb), Data: payload}
-	if id != "" {
+	if id := requestID(ctx); id != "" {
 		msg.Header = nats.Header{api.HeaderRequestID: {id}}
 	}
 	if c.observer != nil {
-		return c.observed(ctx, id, verb, msg)
+		return c.observed(ctx, verb, msg)
 	}
-	return c.send(ctx, id, verb, msg)
+	return c.send(ctx, verb, msg)
 }
 
 // send is exchange with a message that is made.
-func (c *Client) send(ctx context.Context, id string, verb api.Verb, msg *nats.Msg) ([]byte, error) {
+func (c *Client) send(ctx context.Context, verb api.Verb, msg *nats.Msg) ([]byte, error) {
 	wait := c.timeout
 	if deadline, ok := ctx.Deadline(); ok {
 		wait = time.Until(deadline)
@@ -222,13 +216,13 @@ func (c *Client) send(ctx context.Context, id string, verb api.Verb, msg *nats.M
 	case errors.Is(err, nats.ErrMaxPayload):
 		return nil, fmt.Errorf("%s: %w", verb, err)
 	default:
-		return nil, &UnavailableError{RequestID: id, Err: fmt.Errorf("%s: %w", verb, err)}
+		return nil, &UnavailableError{RequestID: requestID(ctx), Err: fmt.Errorf("%s: %w", verb, err)}
 	}
 	if reply.Header == nil || reply.Header.Get(api.HeaderErrorCode) == "" {
 		return reply.Data, nil
 	}
 	refusal := api.DecodeError(reply.Data)
-	if refusal.RequestID = id; id == "" {
+	if refusal.RequestID = requestID(ctx); refusal.RequestID == "" {
 		refusal.RequestID = reply.Header.Get(api.HeaderRequestID)
 	}
 	switch refusal.Status() {

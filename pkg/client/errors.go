@@ -18,8 +18,8 @@ var ErrReleased = errors.New("the lease is released")
 // spent.
 type DeniedError struct {
 	Entity, Resource string
-	// RequestID is the one of [WithRequestID], if any: a denial is nothing that
-	// services log.
+	// RequestID is the one of [WithRequestID], or that an [Observer] was told, if any:
+	// a denial is nothing that services log.
 	RequestID string
 	// RetryAfter is exact: the same request alone passes after it. Callers that
 	// share a bucket should wait for Jittered instead. With Never it is the

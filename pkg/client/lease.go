@@ -116,12 +116,12 @@ func (l *Lease) settle(ctx context.Context, do func() error) error {
 	return do()
 }
 
-// settlement asks until a reply arrives, a few times, while ctx lasts. Each
-// attempt waits as long as the client's timeout.
+// settlement asks until a reply arrives, a few times under one id, while ctx lasts.
+// Each attempt waits as long as the client's timeout.
 func settlement[Reply any](ctx context.Context, c *Client, verb api.Verb, request any) (reply Reply, err error) {
-	id := requestID(ctx)
+	ctx = named(ctx)
 	for range attempts {
-		reply, err = attempt[Reply](ctx, c, id, verb, request)
+		reply, err = attempt[Reply](ctx, c, verb, request)
 		lost := errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded)
 		if !lost || ctx.Err() != nil {
 			break
@@ -130,11 +130,11 @@ func settlement[Reply any](ctx context.Context, c *Client, verb api.Verb, reques
 	return reply, err
 }
 
-func attempt[Reply any](ctx context.Context, c *Client, id string, verb api.Verb, request any) (Reply, error) {
+func attempt[Reply any](ctx context.Context, c *Client, verb api.Verb, request any) (Reply, error) {
 	if ctx.Done() != nil {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, c.timeout)
 		defer cancel()
 	}
-	return askAs[Reply](ctx, c, id, verb, request)
+	return ask[Reply](ctx, c, verb, request)
 }

@@ -28,9 +28,9 @@ type Observer func(ctx context.Context, call *Call) (ended func(error))
 func WithObserver(o Observer) Option { return func(c *Client) { c.observer = o } }
 
 // observed sends a request that is to be observed.
-func (c *Client) observed(ctx context.Context, id string, verb api.Verb, msg *nats.Msg) ([]byte, error) {
-	ended := c.observer(ctx, &Call{Verb: verb, Namespace: c.namespace, RequestID: id, Header: msg.Header})
-	body, err := c.send(ctx, id, verb, msg)
+func (c *Client) observed(ctx context.Context, verb api.Verb, msg *nats.Msg) ([]byte, error) {
+	ended := c.observer(ctx, &Call{Verb: verb, Namespace: c.namespace, RequestID: requestID(ctx), Header: msg.Header})
+	body, err := c.send(ctx, verb, msg)
 	ended(err)
 	return body, err
 }

@@ -17,18 +17,18 @@ func WithRequestID(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, requestIDKey{}, id)
 }
 
-// ownRequestID is the id that the caller has for its requests, if any.
-func ownRequestID(ctx context.Context) string {
+// requestID is the id that requests under ctx carry, if any.
+func requestID(ctx context.Context) string {
 	if id, ok := ctx.Value(requestIDKey{}).(string); ok && api.IsRequestID(id) {
 		return id
 	}
 	return ""
 }
 
-// requestID is the id of the requests of one call.
-func requestID(ctx context.Context) string {
-	if id := ownRequestID(ctx); id != "" {
-		return id
+// named is ctx with an id: the one that it has, or a new one.
+func named(ctx context.Context) context.Context {
+	if requestID(ctx) != "" {
+		return ctx
 	}
-	return api.NewRequestID()
+	return WithRequestID(ctx, api.NewRequestID())
 }

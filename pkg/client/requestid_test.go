@@ -1,6 +1,7 @@
 package tidegate_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -112,4 +113,31 @@ func TestTheCallersIDIsUsed(t *testing.T) {
 	require.Empty(t, ids[0], "an id that is none is not used")
 	require.True(t, api.IsRequestID(ids[1]), ids[1])
 	require.Equal(t, []string{ids[1], ids[1]}, ids[2:], "one call, sent three times")
+}
+
+// What is observed has an id, also an acquire: the one that travels is the one that
+// the observer is told, and the error.
+func TestAnObservedRequestHasAnID(t *testing.T) {
+	w := newWire(t)
+	w.script(map[api.Verb]string{api.VerbAcquire: denied, api.VerbStatus: `{"limits":[]}`})
+	var told []string
+	c := w.client(tidegate.WithTimeout(20*time.Millisecond), tidegate.WithObserver(func(_ context.Context, call *tidegate.Call) func(error) {
+		told = append(told, call.RequestID)
+		return func(error) {}
+	}))
+	_, err := c.Acquire(t.Context(), "e", "r", one)
+	var short *tidegate.DeniedError
+	require.ErrorAs(t, err, &short)
+	_, err = c.Status(t.Context(), "e", "r", nil)
+	require.NoError(t, err)
+	_, err = c.Acquire(tidegate.WithRequestID(t.Context(), "order-17"), "e", "r", one)
+	require.Error(t, err)
+	require.Error(t, c.Lease("L0").Release(t.Context()), "nobody answers")
+	require.Equal(t, told, w.ids())
+	require.Len(t, told, 6)
+	require.True(t, api.IsRequestID(told[0]), told[0])
+	require.Equal(t, told[0], short.RequestID)
+	require.NotEqual(t, told[0], told[1])
+	require.Equal(t, "order-17", told[2])
+	require.Equal(t, []string{told[3], told[3]}, told[4:], "one call, sent three times")
 }
