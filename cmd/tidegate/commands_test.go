@@ -139,7 +139,7 @@ func TestTranscriptJSON(t *testing.T) {
 func TestTranscriptOperators(t *testing.T) {
 	s := startUp(t)
 	env := map[string]string{"TIDEGATE_NATS": s.nats}
-	lines := []string{
+	text := transcript(t, env,
 		"namespace create tenant-a",
 		"namespace create tenant-a",
 		"namespace create Tenant",
@@ -154,6 +154,9 @@ func TestTranscriptOperators(t *testing.T) {
 		"namespace create tenant-a",
 		"namespace recover tenant-a",
 		"status key-1 --namespace tenant-a",
+	)
+	counted(t, env, "usage key-1 --namespace tenant-a", 1) // which a purge removes, too
+	text += transcript(t, env,
 		"namespace delete tenant-a",
 		"namespace purge tenant-a",
 		"namespace purge tenant-a --yes",
@@ -172,8 +175,8 @@ func TestTranscriptOperators(t *testing.T) {
 		"key rotate",
 		"key rotate",
 		"key list",
-	}
-	golden(t, "operators.txt", strings.ReplaceAll(steady(transcript(t, env, lines...)), s.nats, "$NATS"))
+	)
+	golden(t, "operators.txt", strings.ReplaceAll(steady(text), s.nats, "$NATS"))
 	env["TIDEGATE_JSON"] = "1"
 	golden(t, "operators_json.txt", strings.ReplaceAll(steady(transcript(t, env,
 		"namespace create tenant-a", "namespace list", "namespace delete tenant-a", "namespace recover tenant-a",

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,22 +29,32 @@ func TestUsage(t *testing.T) {
 		"usage key-1 --resource 4gpt",
 	)
 	golden(t, "usage_refused.txt", steady(text))
-	for _, window := range []string{"hourly", "daily"} {
-		var report entityUsage
-		require.Eventually(t, func() bool {
-			w := newWorld()
-			w.env = env
-			require.Equal(t, exitDone, runWithin(t, []string{"usage", "key-1", "--window", window, "--json"}, w), w.stderr.String())
-			report = entityUsage{}
-			require.NoError(t, json.Unmarshal([]byte(w.stdout.String()), &report))
-			return len(report.Totals) == 2 && report.Totals[0].Used == 5 && report.Totals[1].Used == 200
-		}, 30*time.Second, 10*time.Millisecond, "it is not counted by %s windows", window)
+	for _, report := range counted(t, env, "usage key-1", 5, 200) {
 		acquires := int64(0)
 		for _, one := range report.Snapshots {
 			acquires += one.Acquires
 		}
 		require.EqualValues(t, 2, acquires)
 	}
+}
+
+// counted waits until windows of both lengths have all that was used of each limit,
+// and returns what they say.
+func counted(t *testing.T, env map[string]string, line string, used ...int64) (reports []entityUsage) {
+	t.Helper()
+	for _, window := range []string{"hourly", "daily"} {
+		var report entityUsage
+		require.Eventually(t, func() bool {
+			w := newWorld()
+			w.env = env
+			require.Equal(t, exitDone, runWithin(t, append(strings.Fields(line), "--window", window, "--json"), w), w.stderr.String())
+			report = entityUsage{}
+			require.NoError(t, json.Unmarshal([]byte(w.stdout.String()), &report))
+			return slices.EqualFunc(report.Totals, used, func(total api.UsageTotal, n int64) bool { return total.Used == n })
+		}, time.Minute, 10*time.Millisecond, "it is not counted by %s windows", window)
+		reports = append(reports, report)
+	}
+	return reports
 }
 
 // TestUsagePages shows what usage prints of given snapshots.
