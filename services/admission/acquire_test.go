@@ -25,7 +25,7 @@ func TestAcquireSpeaksTheWireContract(t *testing.T) {
 	w := newWorld(t)
 	w.setLimits(t, api.LimitsTarget{System: true}, perDay("rpm", 100), perDay("tpm", 1000))
 	w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	m := send(t, nc, api.VerbAcquire, `{"entity":"api-key-123","resource":"gpt-4","consume":{"rpm":1,"tpm":500}}`, time.Second)
 	var reply map[string]any
 	require.NoError(t, json.Unmarshal(m.Data, &reply))
@@ -60,7 +60,7 @@ func TestExactlyTheCapacityIsAdmitted(t *testing.T) {
 	var admitted, denied atomic.Int64
 	var wg sync.WaitGroup
 	for c := range 64 {
-		nc := w.connect(t)
+		nc := w.nats.Connect(t)
 		wg.Go(func() {
 			for n := c; n < 1000; n += 64 {
 				reply := acquire(t, nc, one)
@@ -85,7 +85,7 @@ func TestRetryAfterIsEnoughAndNotTooMuch(t *testing.T) {
 	w := newWorld(t)
 	w.setLimits(t, api.LimitsTarget{Resource: "gpt-4"}, api.Limit{Name: "rpm", Capacity: 2, RefillAmount: 4, RefillPeriodSeconds: 1})
 	w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	for range 3 {
 		require.True(t, acquire(t, nc, `{"entity":"e","resource":"gpt-4","consume":{"rpm":2}}`).Allowed)
 		reply := acquire(t, nc, `{"entity":"e","resource":"gpt-4","consume":{"rpm":2}}`)
@@ -101,7 +101,7 @@ func TestALoneAcquireIsOneWrite(t *testing.T) {
 	w := newWorld(t)
 	rpmPerDay(t, w, 1000)
 	n := w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	acquire(t, nc, one) // makes the bucket
 	before := n.faults.Total()
 	for range 20 {
@@ -120,7 +120,7 @@ func TestDenialsWriteNothing(t *testing.T) {
 	w := newWorld(t)
 	rpmPerDay(t, w, 1)
 	n := w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	require.True(t, acquire(t, nc, one).Allowed)
 	before := n.faults.Counts()
 	for range 200 {
@@ -135,7 +135,7 @@ func TestBadInputWritesNothing(t *testing.T) {
 	w := newWorld(t)
 	w.setLimits(t, api.LimitsTarget{Resource: "gpt-4"}, perDay("rpm", 10))
 	n := w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	lease := acquire(t, nc, one).Lease
 	altered := []byte(lease)
 	if altered[20]++; altered[20] > 'z' || lease[20] == 'Z' || lease[20] == '9' {
@@ -217,7 +217,7 @@ func TestAnAddedLimitIsFoundWithoutNews(t *testing.T) {
 	w := newWorld(t)
 	rpmPerDay(t, w, 10)
 	w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	require.True(t, acquire(t, nc, one).Allowed)
 	w.setLimits(t, api.LimitsTarget{Resource: "gpt-4"}, perDay("rpm", 10), perDay("tpm", 1000))
 	require.Eventually(t, func() bool {
@@ -231,7 +231,7 @@ func TestStatusLeavesOutBucketsWithoutLimits(t *testing.T) {
 	w := tpmWorld(t)
 	w.setLimits(t, api.LimitsTarget{Resource: "gpt-5"}, perDay("rpm", 10))
 	w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	acquire(t, nc, tokens500)
 	acquire(t, nc, strings.Replace(one, "gpt-4", "gpt-5", 1))
 	require.NoError(t, w.limits.Delete(t.Context(), w.ns, api.Principal{}, api.LimitsDeleteRequest{LimitsTarget: api.LimitsTarget{Resource: "gpt-5"}}))

@@ -66,7 +66,7 @@ func TestTakeBacksThroughEveryFault(t *testing.T) {
 			t.Parallel()
 			w := family(t)
 			n := w.node(t, Tuning{StoreTimeout: 150 * time.Millisecond})
-			nc := w.connect(t)
+			nc := w.nats.Connect(t)
 			require.True(t, acquire(t, nc, oneRPM("child")).Allowed)
 			w.drain(t, "parent")
 			writeOf(n, "child", 2, c.fault) // after the spend: the take-back
@@ -111,7 +111,7 @@ func TestASpendOfAParentThroughEveryFault(t *testing.T) {
 				})
 				require.NoError(t, err)
 				n := w.node(t, Tuning{StoreTimeout: 150 * time.Millisecond})
-				nc := w.connect(t)
+				nc := w.nats.Connect(t)
 				require.True(t, acquire(t, nc, oneRPM("child")).Allowed)
 				writeOf(n, "parent", 1, c.fault)
 				m := send(t, nc, api.VerbAcquire, oneRPM("child"), 2*time.Second)
@@ -140,7 +140,7 @@ func TestASpendOfAParentThroughEveryFault(t *testing.T) {
 func TestAHangingParentIsAnsweredInTime(t *testing.T) {
 	w := family(t)
 	n := w.node(t, Tuning{StoreTimeout: 900 * time.Millisecond})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	require.True(t, acquire(t, nc, oneRPM("child")).Allowed)
 	writeOf(n, "parent", 1, fault.Fault{Kind: fault.ReplyHangs})
 	e := refused(t, nc, api.VerbAcquire, oneRPM("child"), 200*time.Millisecond)
@@ -156,7 +156,7 @@ func TestAHangingParentIsAnsweredInTime(t *testing.T) {
 func TestTakeBacksAreFinishedBeforeTheNodeStops(t *testing.T) {
 	w := family(t)
 	n := w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	require.True(t, acquire(t, nc, oneRPM("child")).Allowed)
 	w.drain(t, "parent")
 	var writes atomic.Int32
@@ -184,7 +184,7 @@ func TestAShedParentSpendsNothing(t *testing.T) {
 	n := w.nodeWith(t, Tuning{Queue: 16, StoreTimeout: maxStoreCall}, fault.Options{ // 4 for a bucket
 		Sleep: func(context.Context, time.Duration) error { <-release; return nil },
 	})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	for i := range 8 {
 		w.under(t, fmt.Sprintf("child-%d", i), "parent")
 		w.setLimits(t, own(fmt.Sprintf("child-%d", i)), perDay("rpm", 100))

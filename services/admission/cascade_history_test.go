@@ -87,7 +87,7 @@ func playCascades(t *testing.T, seed uint64, chances []fault.Chance, lossless bo
 	}
 	var wg sync.WaitGroup
 	for n := range workers {
-		nc := w.connect(t)
+		nc := w.nats.Connect(t)
 		wg.Go(func() { c.work(t, nc, rand.New(rand.NewPCG(seed, uint64(n)))) })
 	}
 	wg.Wait()

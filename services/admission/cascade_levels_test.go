@@ -50,7 +50,7 @@ func TestLevelsOfACascade(t *testing.T) {
 			w.lineage(t, c.lineage...)
 			w.setLimits(t, api.LimitsTarget{System: true}, perDay("rpm", 10))
 			w.node(t, Tuning{})
-			nc := w.connect(t)
+			nc := w.nats.Connect(t)
 			for i := range int64(2) {
 				reply := acquire(t, nc, oneRPM("a"))
 				require.True(t, reply.Allowed)
@@ -82,7 +82,7 @@ func TestLevelsWithOtherLimits(t *testing.T) {
 	w.setLimits(t, own("parent"), perDay("tpm", 1000))
 	w.setLimits(t, own("root"), perDay("rpm", 20), perDay("usd", 5))
 	w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	reply := acquire(t, nc, spending("child", `{"rpm":1,"tpm":400}`))
 	require.Equal(t, []api.LimitStatus{
 		{Entity: "child", Name: "rpm", Capacity: 10, Requested: 1, Available: 9},
@@ -122,7 +122,7 @@ func TestLevelsWithoutLimits(t *testing.T) {
 			w := newWorld(t)
 			w.lineage(t, "child", "parent", "root")
 			w.node(t, Tuning{})
-			nc := w.connect(t)
+			nc := w.nats.Connect(t)
 			require.Equal(t, api.CodeNoLimits, refused(t, nc, api.VerbAcquire, oneRPM("child"), 2*time.Second).Code)
 			require.Equal(t, api.CodeNoLimits, refused(t, nc, api.VerbStatus, oneRPM("child"), 2*time.Second).Code)
 			var limited []string
@@ -165,7 +165,7 @@ func TestRetryAfterOfACascade(t *testing.T) {
 	w.setLimits(t, own("parent"), api.Limit{Name: "rpm", Capacity: 2, RefillAmount: 4, RefillPeriodSeconds: 1})
 	w.setLimits(t, own("root"), perDay("rpm", 1000))
 	w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	for range 3 {
 		var reply api.AcquireReply
 		for reply = acquire(t, nc, oneRPM("child")); reply.Allowed; {
@@ -189,7 +189,7 @@ func TestALoneCascadeIsOneWriteALevel(t *testing.T) {
 	w.lineage(t, "a", "b", "c")
 	w.setLimits(t, api.LimitsTarget{System: true}, perDay("rpm", 100))
 	n := w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	require.True(t, acquire(t, nc, oneRPM("a")).Allowed)
 	before := n.faults.Counts()
 	for range 10 {
@@ -210,7 +210,7 @@ func TestAParentThatChanges(t *testing.T) {
 	w.setLimits(t, api.LimitsTarget{System: true}, perDay("rpm", 100))
 	w.node(t, Tuning{})
 	w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	for range 4 {
 		require.Equal(t, []string{"child"}, entitiesOf(acquire(t, nc, oneRPM("child")).Limits))
 	}
@@ -240,7 +240,7 @@ func TestAParentThatChanges(t *testing.T) {
 func TestAParentBucketThatIsGone(t *testing.T) {
 	w := family(t)
 	w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	first := acquire(t, nc, oneRPM("child"))
 	w.remove(t, "parent", "gpt-4")
 	second := acquire(t, nc, oneRPM("child"))

@@ -32,7 +32,7 @@ func (w *world) tell(t *testing.T, level api.LimitsTarget) {
 	t.Helper()
 	body, err := json.Marshal(level)
 	require.NoError(t, err)
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	require.NoError(t, nc.Publish(api.ConfigSubject(api.DefaultNamespace), body))
 	require.NoError(t, nc.Flush())
 }
@@ -71,7 +71,7 @@ func family(t *testing.T) *world {
 func TestAChildSpendsFromItsParent(t *testing.T) {
 	w := family(t)
 	n := w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	for i := range int64(5) {
 		reply := acquire(t, nc, oneRPM("child"))
 		require.True(t, reply.Allowed)
@@ -102,7 +102,7 @@ func TestAChildSpendsFromItsParent(t *testing.T) {
 func TestADenialOfANodeThatKnowsNothing(t *testing.T) {
 	w := family(t)
 	first := w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	for range 5 {
 		require.True(t, acquire(t, nc, oneRPM("child")).Allowed)
 	}
@@ -131,7 +131,7 @@ func TestManyChildrenOfOneParent(t *testing.T) {
 		w.under(t, fmt.Sprintf("child-%d", i), "parent")
 	}
 	w.nodeWith(t, Tuning{}, fault.Options{Latency: fault.Fixed(5 * time.Millisecond)})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	var wg sync.WaitGroup
 	var admitted atomic.Int64
 	for i := range children {

@@ -19,7 +19,7 @@ func TestAnswersTellWhatOthersSpentMeanwhile(t *testing.T) {
 	w := newWorld(t)
 	w.setLimits(t, api.LimitsTarget{System: true}, perDay("rpm", 100))
 	n := w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	const body = `{"entity":"alice","resource":"gpt-4","consume":{"rpm":1}}`
 	require.EqualValues(t, 99, acquire(t, nc, body).Limits[0].Available)
 

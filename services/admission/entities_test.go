@@ -17,7 +17,7 @@ func TestAChangedFamilyReachesEveryNode(t *testing.T) {
 	w := newWorld(t)
 	w.setLimits(t, api.LimitsTarget{System: true}, perDay("rpm", 1_000_000))
 	first, second := w.node(t, Tuning{}), w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	const spend = `{"entity":"api-key-123","resource":"gpt-4","consume":{"rpm":1}}`
 	for range 8 { // so that both nodes know the bucket
 		acquire(t, nc, spend)
@@ -77,7 +77,7 @@ func TestAuditEventsSayWhoAsked(t *testing.T) {
 			w := newWorld(t)
 			n := w.node(t, Tuning{})
 			n.trustInfo = c.trusted // before the first request
-			nc := w.connect(t)
+			nc := w.nats.Connect(t)
 			m := nats.NewMsg(api.Subject(api.DefaultNamespace, api.VerbEntityCreate))
 			m.Data = []byte(`{"entity":"acme"}`)
 			if c.header != "" {

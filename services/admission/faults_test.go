@@ -76,7 +76,7 @@ func TestASpendThroughEveryFault(t *testing.T) {
 				w := newWorld(t)
 				rpmPerDay(t, w, 10)
 				n := w.node(t, Tuning{StoreTimeout: 150 * time.Millisecond})
-				nc := w.connect(t)
+				nc := w.nats.Connect(t)
 				already := int64(0)
 				if write == "UpdateItem" {
 					require.True(t, acquire(t, nc, one).Allowed)
@@ -110,7 +110,7 @@ func TestASpendAgainstStaleStateIsRefusedAndPlannedAgain(t *testing.T) {
 	w := newWorld(t)
 	rpmPerDay(t, w, 10)
 	a, b := w.node(t, Tuning{}), w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	body := func(n int) string {
 		return fmt.Sprintf(`{"entity":"e","resource":"gpt-4","consume":{"rpm":%d}}`, n)
 	}
@@ -140,7 +140,7 @@ func TestUnavailablePolicy(t *testing.T) {
 			w := newWorld(t)
 			rpmPerDay(t, w, 1000)
 			n := w.node(t, Tuning{})
-			nc := w.connect(t)
+			nc := w.nats.Connect(t)
 			require.True(t, acquire(t, nc, one).Allowed)
 			always(n, f)
 			const patience = 300 * time.Millisecond
@@ -179,7 +179,7 @@ func TestStoredPolicySurvivesTheOutage(t *testing.T) {
 	})
 	require.NoError(t, err)
 	n := w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	require.True(t, acquire(t, nc, one).Allowed)
 	always(n, fault.Fault{Kind: fault.Unreachable})
 	reply := acquire(t, nc, one)
@@ -207,7 +207,7 @@ func TestStoredPolicyInTheMiddleOfAnAcquire(t *testing.T) {
 				_, err := w.limits.SetPolicy(t.Context(), w.ns, api.Principal{User: "ops"}, api.PolicySetRequest{LimitsTarget: target, OnUnavailable: api.PolicyAllow})
 				require.NoError(t, err)
 				n := w.node(t, Tuning{StoreTimeout: 150 * time.Millisecond})
-				nc := w.connect(t)
+				nc := w.nats.Connect(t)
 				require.True(t, acquire(t, nc, one).Allowed)
 				switch operation {
 				case "PutItem":
@@ -244,7 +244,7 @@ func oneBucketHoldsAQuarterOfTheQueue(t *testing.T, shards int) {
 	w := newWorld(t)
 	rpmPerDay(t, w, 1000)
 	n := w.node(t, Tuning{Queue: 40})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	acquire(t, nc, one)
 	w.divide(t, "api-key-123", shards)
 	acquire(t, nc, one) // which learns of them
@@ -284,7 +284,7 @@ func TestForgottenBucketsAreLearnedAgain(t *testing.T) {
 	w := newWorld(t)
 	w.setLimits(t, api.LimitsTarget{System: true}, perDay("rpm", 3))
 	n := w.node(t, Tuning{Remember: 4})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	for round := range 5 {
 		for e := range 12 {
 			reply := acquire(t, nc, fmt.Sprintf(`{"entity":"e%d","resource":"gpt-4","consume":{"rpm":1}}`, e))
@@ -303,7 +303,7 @@ func TestRollingRestartLosesNoReply(t *testing.T) {
 	var wg sync.WaitGroup
 	var admitted atomic.Int64
 	for range 8 {
-		nc := w.connect(t)
+		nc := w.nats.Connect(t)
 		wg.Go(func() {
 			for {
 				select {
@@ -341,7 +341,7 @@ func TestAStoreWithoutDates(t *testing.T) {
 	}
 	rpmPerDay(t, w, 10)
 	n, dates := w.datedNode(t)
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	acquire(t, nc, one)
 	dates.edit(func(h http.Header) { h.Del("Date") })
 	set.Store(int64(time.Second))
@@ -359,7 +359,7 @@ func TestAWrongDatePasses(t *testing.T) {
 	w := newWorld(t)
 	rpmPerDay(t, w, 10)
 	_, dates := w.datedNode(t)
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	acquire(t, nc, one)
 	dates.edit(func(h http.Header) { h.Set("Date", "Mon, 02 Jan 2034 15:04:05 GMT") })
 	require.True(t, acquire(t, nc, one).Allowed, "it was planned by the time as known before")
@@ -373,7 +373,7 @@ func TestAFailingSyncIsPaced(t *testing.T) {
 	w := newWorld(t)
 	rpmPerDay(t, w, 10)
 	n := w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	acquire(t, nc, one)
 	rpmPerDay(t, w, 20)
 	n.committer(keys.Bucket{Namespace: w.ns, Entity: "api-key-123", Resource: "gpt-4"}).outdated.Store(true)
@@ -421,7 +421,6 @@ func (d *dated) RoundTrip(req *http.Request) (*http.Response, error) {
 func TestANodeStopsWithoutNATS(t *testing.T) {
 	w := newWorld(t)
 	n := w.node(t, Tuning{DrainTimeout: time.Hour})
-	w.nats.Shutdown()
-	w.nats.WaitForShutdown()
+	w.nats.Stop()
 	require.NoError(t, n.stop())
 }

@@ -3,13 +3,11 @@ package admission
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"strconv"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -32,7 +30,7 @@ func (w *world) feed(t *testing.T) *feed {
 	t.Helper()
 	f := &feed{}
 	var err error
-	f.js, err = jetstream.New(w.connect(t))
+	f.js, err = jetstream.New(w.nats.Connect(t))
 	require.NoError(t, err)
 	_, err = consume.EnsureFeed(t.Context(), f.js, consume.Retention{})
 	require.NoError(t, err)
@@ -89,7 +87,7 @@ func TestWhatAnotherWriterChangesBinds(t *testing.T) {
 	w := newWorld(t)
 	f := w.feed(t)
 	nodes := []*node{w.follower(t), w.follower(t)}
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	const entity, resource = "api-key-123", "gpt-4"
 	targets := []api.LimitsTarget{{System: true}, {Resource: resource}, {Entity: entity}, {Entity: entity, Resource: resource}}
 	w.setLimits(t, targets[0], perDay("rpm", 1000))
@@ -115,7 +113,7 @@ func TestWhatAnotherWriterChangesBinds(t *testing.T) {
 // does not.
 func TestEntitiesAndNamespacesInTheFeed(t *testing.T) {
 	w := newWorld(t)
-	f, nc := w.feed(t), w.connect(t)
+	f, nc := w.feed(t), w.nats.Connect(t)
 	rpmPerDay(t, w, 10)
 	n := w.follower(t)
 	require.True(t, n.acquireAt(t, nc, one).Allowed)
@@ -172,7 +170,7 @@ func TestANodeWithoutAFeed(t *testing.T) {
 	w := newWorld(t)
 	rpmPerDay(t, w, 10)
 	n := w.node(t, Tuning{FeedHeartbeat: minHeartbeat})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	require.EqualValues(t, 10, n.acquireAt(t, nc, one).Limits[0].Capacity)
 	rpmPerDay(t, w, 9)
 	require.EqualValues(t, 10, n.acquireAt(t, nc, one).Limits[0].Capacity, "it has not heard of that")
@@ -186,20 +184,10 @@ func TestANodeWithoutAFeed(t *testing.T) {
 // consumer for the node: all is read again, and the feed is followed anew.
 func TestWhatWasMissedIsReadAgain(t *testing.T) {
 	w := newWorld(t)
-	dir := t.TempDir()
-	start := func(port int) *server.Server {
-		s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: dir, NoLog: true, NoSigs: true})
-		require.NoError(t, err)
-		s.Start()
-		require.True(t, s.ReadyForConnections(10*time.Second))
-		return s
-	}
-	w.nats = start(server.RANDOM_PORT)
-	t.Cleanup(func() { w.nats.Shutdown(); w.nats.WaitForShutdown() })
 	f := w.feed(t)
 	rpmPerDay(t, w, 100)
 	n := w.follower(t)
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	capacity := func() int64 { return n.acquireAt(t, nc, one).Limits[0].Capacity }
 	require.EqualValues(t, 100, capacity())
 
@@ -208,11 +196,9 @@ func TestWhatWasMissedIsReadAgain(t *testing.T) {
 		lose func()
 	}{
 		{"NATS restarts", func() {
-			port := w.nats.Addr().(*net.TCPAddr).Port
-			w.nats.Shutdown()
-			w.nats.WaitForShutdown()
+			w.nats.Stop()
 			rpmPerDay(t, w, 99)
-			w.nats = start(port)
+			w.nats.Restart(t)
 			f = w.feed(t)
 		}},
 		{"the consumer is gone", func() {
@@ -297,7 +283,7 @@ func TestANodeThatStopsHearsOfChanges(t *testing.T) {
 	rpmPerDay(t, w, 10)
 	f := w.feed(t)
 	n := w.follower(t)
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	acquire(t, nc, one)
 	hold, held := make(chan struct{}), make(chan struct{})
 	var once sync.Once

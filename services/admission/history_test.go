@@ -70,7 +70,7 @@ func playHistory(t *testing.T, seed uint64) {
 	h.failOnce(t, w, nodes)
 	var wg sync.WaitGroup
 	for n := range workers {
-		nc := w.connect(t)
+		nc := w.nats.Connect(t)
 		wg.Go(func() { h.work(t, nc, rand.New(rand.NewPCG(seed, uint64(n)))) })
 	}
 	wg.Go(func() {
@@ -98,7 +98,7 @@ func (h *history) failOnce(t *testing.T, w *world, nodes []*node) {
 		})
 		defer n.faults.Match(nil)
 	}
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	for h.faults == 0 {
 		h.acquire(t, nc, 1)
 	}
@@ -114,7 +114,7 @@ func setHistoryLimits(t *testing.T, w *world, capacity int64, extra bool) {
 	}
 	target := api.LimitsTarget{Resource: "gpt-4"}
 	w.setLimits(t, target, ls...)
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	body, err := json.Marshal(target)
 	require.NoError(t, err)
 	require.NoError(t, nc.Publish(api.ConfigSubject(api.DefaultNamespace), body))

@@ -34,7 +34,7 @@ func counted(t *testing.T, c prometheus.Counter) float64 {
 func TestRepliesAreNotSentWhereOnlyTheServiceMaySpeak(t *testing.T) {
 	w := tpmWorld(t)
 	n := w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	lease := acquire(t, nc, tokens500).Lease
 	require.True(t, ask[api.ReleaseReply](t, nc, api.VerbRelease, releaseBody(lease)).Released)
 

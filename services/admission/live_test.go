@@ -58,7 +58,7 @@ func (n *node) drain(t *testing.T, nc *nats.Conn, body string) int {
 func TestAChangeAtAnyLevelBindsOnEveryNode(t *testing.T) {
 	w := newWorld(t)
 	nodes := []*node{w.node(t, Tuning{}), w.node(t, Tuning{})}
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	levels := []api.LimitsTarget{ // each wins over those before it
 		{System: true}, {Resource: "gpt-4"}, {Entity: "api-key-123"}, {Entity: "api-key-123", Resource: "gpt-4"},
 	}
@@ -94,7 +94,7 @@ func liveWorld(t *testing.T) (n *node, nc *nats.Conn, set func(...api.Limit)) {
 	t.Helper()
 	w := newWorld(t)
 	n = w.node(t, Tuning{})
-	nc = w.connect(t)
+	nc = w.nats.Connect(t)
 	return n, nc, func(ls ...api.Limit) {
 		w.setLimits(t, api.LimitsTarget{Resource: "gpt-4"}, ls...)
 		n.hear(t)
@@ -156,7 +156,7 @@ func TestNodesWithDifferentSettingsMintNothing(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	w := newWorld(t)
 	nodes := []*node{w.node(t, Tuning{}), w.node(t, Tuning{})}
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	const most = 40
 	got, last := 0, int64(0)
 	for range 60 {

@@ -49,7 +49,7 @@ func TestTheLoadOfABucketIsReported(t *testing.T) {
 	for _, count := range []int{1, 4} {
 		w := shardedWorld(t, 100, count)
 		n := w.node(t, Tuning{})
-		nc := w.connect(t)
+		nc := w.nats.Connect(t)
 		heard := hearLoads(t, nc)
 		for range 10 {
 			require.True(t, acquire(t, nc, rpmOf("e", 10)).Allowed)
@@ -69,7 +69,7 @@ func TestTheLoadOfABucketIsReported(t *testing.T) {
 func TestFailedWritesAreReportedOfTheirShard(t *testing.T) {
 	w := shardedWorld(t, 1, 1)
 	n := w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	heard := hearLoads(t, nc)
 	require.True(t, acquire(t, nc, rpmOf("e", 0)).Allowed)
 	throttles := atomic.Int64{}
@@ -83,7 +83,7 @@ func TestFailedWritesAreReportedOfTheirShard(t *testing.T) {
 	// and has nothing to write from then on.
 	other := w.elsewhere(t)
 	m := other.node(t, Tuning{})
-	connection := other.connect(t)
+	connection := other.nats.Connect(t)
 	heard = hearLoads(t, connection)
 	require.False(t, acquire(t, connection, rpmOf("e", 1)).Allowed)
 	m.tellLoad()
@@ -99,7 +99,7 @@ func loadsOf(s *Service) []events.Load {
 func TestLittleUsedBucketsAreNotReported(t *testing.T) {
 	w := shardedWorld(t, 100, 1)
 	n := w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	for range busyRequests - 2 {
 		require.True(t, acquire(t, nc, rpmOf("e", 1)).Allowed)
 	}

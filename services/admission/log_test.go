@@ -119,7 +119,7 @@ func TestRepliesHaveTheRequestsID(t *testing.T) {
 	w := tpmWorld(t)
 	j := newJournal(w)
 	w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	const unknown = `{"entity":"key-1","resource":"gpt-4","consume":{"x":1}}`
 	for _, c := range []struct {
 		id, body string
@@ -156,7 +156,7 @@ func TestEveryLineAboutARequestNamesIt(t *testing.T) {
 	w := tpmWorld(t)
 	j := newJournal(w)
 	n := w.node(t, Tuning{StoreTimeout: 100 * time.Millisecond})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	lease := acquire(t, nc, tokens500).Lease
 
 	failing := func(verb api.Verb, id, body string) {
@@ -201,7 +201,7 @@ func TestLogsHoldNoSecrets(t *testing.T) {
 	w := tpmWorld(t)
 	j := newJournal(w)
 	n := w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	first := acquire(t, nc, tokens500).Lease
 	second := ask[api.AdjustReply](t, nc, api.VerbAdjust, `{"lease":"`+first+`","deltas":{"tpm":1}}`).Lease
 	forged := first[:len(first)-4] + "AAAA"

@@ -42,7 +42,7 @@ func TestCostByForm(t *testing.T) {
 	w := newWorld(t)
 	w.setLimits(t, api.LimitsTarget{Resource: "gpt-4"}, perDay("rpm", 3))
 	n := w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	body := `{"entity":"alice","resource":"gpt-4","consume":{"rpm":1}}`
 	require.True(t, acquire(t, nc, body).Allowed)
 	lease := acquire(t, nc, body)
@@ -69,8 +69,8 @@ func TestARefusedWriteCostsInItsForm(t *testing.T) {
 	one, other := w.node(t, Tuning{}), w.elsewhere(t)
 	two := other.node(t, Tuning{})
 	body := `{"entity":"alice","resource":"gpt-4","consume":{"rpm":1}}`
-	require.True(t, acquire(t, w.connect(t), body).Allowed)
-	require.True(t, acquire(t, other.connect(t), body).Allowed)
+	require.True(t, acquire(t, w.nats.Connect(t), body).Allowed)
+	require.True(t, acquire(t, other.nats.Connect(t), body).Allowed)
 	require.InDelta(t, 4, one.counted(t, `tidegate_admission_capacity_units_total{form="create"}`), 0)
 	require.InDelta(t, 1, two.counted(t, `tidegate_admission_capacity_units_total{form="create"}`), 0, "refused, so that no index was written")
 	require.InDelta(t, 1, two.counted(t, `tidegate_admission_store_calls_total{form="create",result="refused"}`), 0)
@@ -121,7 +121,7 @@ func TestSpentForNobodyIsCounted(t *testing.T) {
 			w := newWorld(t)
 			w.setLimits(t, api.LimitsTarget{Resource: "gpt-4"}, perDay("rpm", 10))
 			n := w.node(t, Tuning{StoreTimeout: 400 * time.Millisecond})
-			nc := w.connect(t)
+			nc := w.nats.Connect(t)
 			body := `{"entity":"alice","resource":"gpt-4","consume":{"rpm":1}}`
 			require.True(t, acquire(t, nc, body).Allowed)
 			n.faults.Match(func(operation string, _ []byte) fault.Fault {

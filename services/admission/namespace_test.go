@@ -62,7 +62,7 @@ func acquireIn(t *testing.T, nc *nats.Conn, namespace string) api.AcquireReply {
 func TestTenantsShareNothing(t *testing.T) {
 	w := newWorld(t)
 	w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	tenant(t, nc, "tenant-a", perDay("rpm", 2))
 	tenant(t, nc, "tenant-b", perDay("rpm", 3))
 	for n := range int64(2) {
@@ -96,7 +96,7 @@ func TestTenantsShareNothing(t *testing.T) {
 func TestADeletedNamespaceIsRefusedEverywhere(t *testing.T) {
 	w := newWorld(t)
 	nodes := []*node{w.node(t, Tuning{}), w.node(t, Tuning{})}
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	tenant(t, nc, "tenant-a", perDay("rpm", 10))
 	known := func() bool {
 		for _, n := range nodes {
@@ -147,7 +147,7 @@ func TestADeletedNamespaceIsRefusedEverywhere(t *testing.T) {
 func TestAPurgedNameIsANewNamespace(t *testing.T) {
 	w := newWorld(t)
 	n := w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	tenant(t, nc, "tenant-a", perDay("rpm", 10))
 	lease := acquireIn(t, nc, "tenant-a").Lease
 	old, _ := n.namespaces.Cached("tenant-a")
@@ -180,7 +180,7 @@ func TestAPurgedNameIsANewNamespace(t *testing.T) {
 func TestOperatorsAskUnderASubjectOfTheirOwn(t *testing.T) {
 	w := newWorld(t)
 	w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	for _, v := range api.Verbs() {
 		if v.ForOperators() {
 			_, refusal := in(t, nc, api.DefaultNamespace, v, `{"name":"tenant-a"}`)
@@ -207,7 +207,7 @@ func TestPolicyOfARequestInANamespaceNotKnown(t *testing.T) {
 	w := newWorld(t)
 	rpmPerDay(t, w, 10)
 	n := w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	always(n, fault.Fault{Kind: fault.Unreachable})
 	blocked := refused(t, nc, api.VerbAcquire, one, time.Second)
 	require.Equal(t, api.CodeUnavailable, blocked.Code, "a node that was restarted in an outage knows no policy: it blocks")

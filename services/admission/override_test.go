@@ -35,7 +35,7 @@ func TestBroughtLimitsHaveABucketOfTheirOwn(t *testing.T) {
 	w := newWorld(t)
 	w.setLimits(t, api.LimitsTarget{Resource: "gpt-4"}, perDay("rpm", 10))
 	n := w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	require.True(t, acquire(t, nc, oneRPM("e")).Allowed)
 	two, three := perDay("rpm", 2), perDay("rpm", 3)
 	for i := range int64(2) {
@@ -70,7 +70,7 @@ func TestBroughtLimitsHaveABucketOfTheirOwn(t *testing.T) {
 func TestLeasesOfBroughtLimits(t *testing.T) {
 	w := newWorld(t)
 	first := w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	ten := perDay("rpm", 10)
 	lease := ask[api.AcquireReply](t, nc, api.VerbAcquireOverride, bringing(t, "e", ten)).Lease
 	w.node(t, Tuning{})
@@ -89,7 +89,7 @@ func TestLeasesOfBroughtLimits(t *testing.T) {
 func TestBroughtLimitsUnderAParent(t *testing.T) {
 	w := family(t)
 	w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	for range 5 {
 		reply := ask[api.AcquireReply](t, nc, api.VerbAcquireOverride, bringing(t, "child", perDay("rpm", 1000)))
 		require.True(t, reply.Allowed)
@@ -113,7 +113,7 @@ func TestBadOverridesWriteNothing(t *testing.T) {
 	w := newWorld(t)
 	w.setLimits(t, api.LimitsTarget{System: true}, perDay("rpm", 10))
 	n := w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	limit := func(fields string) string {
 		return `{"entity":"e","resource":"gpt-4","consume":{"rpm":1},"limits":[` + fields + `]}`
 	}

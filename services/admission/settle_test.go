@@ -40,7 +40,7 @@ func (w *world) consumed(t *testing.T, limit string) int64 {
 func TestAdjustAndRelease(t *testing.T) {
 	w := tpmWorld(t)
 	w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	first := acquire(t, nc, tokens500).Lease
 	more := ask[api.AdjustReply](t, nc, api.VerbAdjust, adjustBody(first, `{"tpm":700}`))
 	require.EqualValues(t, -200, more.Limits[1].Available, "a debit may go into debt")
@@ -62,7 +62,7 @@ func TestSettlementsHappenOnce(t *testing.T) {
 	w := tpmWorld(t)
 	w.node(t, Tuning{})
 	w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	lease := acquire(t, nc, tokens500).Lease
 	first := ask[api.AdjustReply](t, nc, api.VerbAdjust, adjustBody(lease, `{"tpm":-100}`))
 	for range 5 {
@@ -97,7 +97,7 @@ func TestSettlementsThroughEveryFault(t *testing.T) {
 				t.Parallel()
 				w := tpmWorld(t)
 				n := w.node(t, Tuning{StoreTimeout: 150 * time.Millisecond})
-				nc := w.connect(t)
+				nc := w.nats.Connect(t)
 				lease := acquire(t, nc, tokens500).Lease
 				once(n, "UpdateItem", c.fault)
 				m := send(t, nc, api.VerbAdjust, adjustBody(lease, fmt.Sprintf(`{"tpm":%d}`, 100*sign)), 2*time.Second)
@@ -118,7 +118,7 @@ func TestSettlementsThroughEveryFault(t *testing.T) {
 func TestRepeatsOfFailedCredits(t *testing.T) {
 	w := tpmWorld(t)
 	n := w.node(t, Tuning{StoreTimeout: 150 * time.Millisecond})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	lease := acquire(t, nc, tokens500).Lease
 	credit := adjustBody(lease, `{"tpm":-100}`)
 
@@ -137,7 +137,7 @@ func TestRepeatsOfFailedCredits(t *testing.T) {
 func TestExpiredLeasesGiveNothingBack(t *testing.T) {
 	w := tpmWorld(t)
 	w.node(t, Tuning{CreditWindow: time.Millisecond})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	lease, other := acquire(t, nc, tokens500).Lease, acquire(t, nc, tokens500).Lease
 	require.Eventually(t, func() bool {
 		m := send(t, nc, api.VerbRelease, releaseBody(lease), time.Second)
@@ -149,7 +149,7 @@ func TestExpiredLeasesGiveNothingBack(t *testing.T) {
 func TestLeasesOfAnotherNamespaceAreForeign(t *testing.T) {
 	w := tpmWorld(t)
 	n := w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	l := testLease()
 	l.Namespace = "BBBBBBBBBBE"
 	token, err := n.keyring.signing().seal(l)
@@ -161,7 +161,7 @@ func TestLeasesOfAnotherNamespaceAreForeign(t *testing.T) {
 func TestSettlingABucketThatIsGone(t *testing.T) {
 	w := tpmWorld(t)
 	w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	for deltas, want := range map[string]int64{`{"tpm":-100}`: 0, `{"tpm":100}`: 100} {
 		lease := acquire(t, nc, tokens500).Lease
 		w.remove(t, "api-key-123", "gpt-4")
@@ -179,7 +179,7 @@ func TestSettlingABucketThatIsGone(t *testing.T) {
 func TestDebtsSaturate(t *testing.T) {
 	w := tpmWorld(t)
 	w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	lease := acquire(t, nc, tokens500).Lease
 	for range 4 {
 		reply := ask[api.AdjustReply](t, nc, api.VerbAdjust, adjustBody(lease, fmt.Sprintf(`{"tpm":%d}`, int64(api.MaxAmount))))
@@ -200,7 +200,7 @@ func (w *world) remove(t *testing.T, entity, resource string) {
 func TestLeasesOfANewKey(t *testing.T) {
 	w := tpmWorld(t)
 	n := w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	leases := make([]string, 8)
 	for i := range leases {
 		leases[i] = acquire(t, nc, one).Lease
@@ -224,7 +224,7 @@ func TestLeasesOfANewKey(t *testing.T) {
 func TestADoubtfulCreditIsNotGivenAgain(t *testing.T) {
 	w := tpmWorld(t)
 	n := w.node(t, Tuning{StoreTimeout: 150 * time.Millisecond})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	lease := acquire(t, nc, tokens500).Lease
 	acquire(t, nc, tokens500)
 	mixed := adjustBody(lease, `{"rpm":1,"tpm":-100}`)
@@ -249,13 +249,13 @@ func TestADoubtfulCreditIsNotGivenAgain(t *testing.T) {
 func TestCreditsOfABucketThatCameBack(t *testing.T) {
 	w := tpmWorld(t)
 	w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	lease := acquire(t, nc, tokens500).Lease
 	w.remove(t, "api-key-123", "gpt-4")
 	require.True(t, ask[api.ReleaseReply](t, nc, api.VerbRelease, releaseBody(lease)).Released)
 	other := w.elsewhere(t)
 	other.node(t, Tuning{})
-	lease = acquire(t, other.connect(t), tokens500).Lease
+	lease = acquire(t, other.nats.Connect(t), tokens500).Lease
 	require.True(t, ask[api.ReleaseReply](t, nc, api.VerbRelease, releaseBody(lease)).Released)
 	require.EqualValues(t, 0, w.consumed(t, "tpm"))
 }
@@ -266,12 +266,12 @@ func TestSettlingALimitThatWasAddedElsewhere(t *testing.T) {
 	w := newWorld(t)
 	rpmPerDay(t, w, 10)
 	w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	acquire(t, nc, one)
 	w.setLimits(t, api.LimitsTarget{Resource: "gpt-4"}, perDay("rpm", 10), perDay("tpm", 1000))
 	other := w.elsewhere(t)
 	other.node(t, Tuning{})
-	first, second := acquire(t, other.connect(t), tokens500).Lease, acquire(t, other.connect(t), tokens500).Lease
+	first, second := acquire(t, other.nats.Connect(t), tokens500).Lease, acquire(t, other.nats.Connect(t), tokens500).Lease
 	require.NotEmpty(t, ask[api.AdjustReply](t, nc, api.VerbAdjust, adjustBody(first, `{"tpm":9}`)).Lease)
 	require.EqualValues(t, 1009, w.consumed(t, "tpm"))
 	require.True(t, ask[api.ReleaseReply](t, nc, api.VerbRelease, releaseBody(second)).Released)
@@ -283,7 +283,7 @@ func TestSettlingALimitThatWasAddedElsewhere(t *testing.T) {
 func TestDebitsOfABucketWithoutLimits(t *testing.T) {
 	w := tpmWorld(t)
 	n := w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	lease := acquire(t, nc, tokens500).Lease
 	require.NoError(t, w.limits.Delete(t.Context(), w.ns, api.Principal{}, api.LimitsDeleteRequest{LimitsTarget: api.LimitsTarget{Resource: "gpt-4"}}))
 	c := n.committer(keys.Bucket{Namespace: w.ns, Entity: "api-key-123", Resource: "gpt-4"})
@@ -320,7 +320,7 @@ func TestDebitsOfABucketWithoutLimits(t *testing.T) {
 func TestTokensOfAnUnclaimedDebit(t *testing.T) {
 	w := tpmWorld(t)
 	n := w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	lease := acquire(t, nc, `{"entity":"api-key-123","resource":"gpt-4","consume":{"tpm":100}}`).Lease
 	acquire(t, nc, tokens500)
 	js, err := jetstream.New(nc)

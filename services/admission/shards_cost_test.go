@@ -27,7 +27,7 @@ func TestABucketOfOneShardPaysNothingForShards(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := shardedWorld(t, 100, shards)
 			n := w.node(t, Tuning{})
-			nc := w.connect(t)
+			nc := w.nats.Connect(t)
 			require.True(t, acquire(t, nc, rpmOf("e", 1)).Allowed)
 			w.merge(t, "e", 1)
 			require.True(t, acquire(t, nc, rpmOf("e", 1)).Allowed)

@@ -52,7 +52,7 @@ func playDivided(t *testing.T, seed uint64, chances []fault.Chance) {
 	h := &history{}
 	var wg, dividing sync.WaitGroup
 	for n := range workers {
-		nc := w.connect(t)
+		nc := w.nats.Connect(t)
 		wg.Go(func() { h.work(t, nc, rand.New(rand.NewPCG(seed, uint64(n)))) })
 	}
 	stop := make(chan struct{})
@@ -102,7 +102,7 @@ func (h *history) checkDivided(t *testing.T, w *world) {
 
 	apart := w.elsewhere(t) // a node that nothing happens to
 	apart.node(t, Tuning{})
-	nc := apart.connect(t)
+	nc := apart.nats.Connect(t)
 	status := ask[api.StatusReply](t, nc, api.VerbStatus, `{"entity":"e","resource":"gpt-4"}`)
 	rest := max(0, min(status.Limits[0].Available, status.Limits[1].Available/tpmPerRPM))
 	if status.Limits[0].Available < 0 || status.Limits[1].Available < 0 {

@@ -71,7 +71,7 @@ func shardedWorld(t *testing.T, tokens int64, count int) *world {
 	w := newWorld(t)
 	w.setLimits(t, api.LimitsTarget{Resource: "gpt-4"}, perDay("rpm", tokens))
 	n := w.node(t, Tuning{})
-	require.True(t, acquire(t, w.connect(t), rpmOf("e", 0)).Allowed)
+	require.True(t, acquire(t, w.nats.Connect(t), rpmOf("e", 0)).Allowed)
 	require.NoError(t, n.stop())
 	w.divide(t, "e", count)
 	return w
@@ -83,7 +83,7 @@ func TestExactlyTheCapacityIsAdmittedOverShards(t *testing.T) {
 		for range nodes {
 			w.node(t, Tuning{})
 		}
-		nc := w.connect(t)
+		nc := w.nats.Connect(t)
 		for i := range int64(10) {
 			reply := acquire(t, nc, rpmOf("e", 1))
 			require.True(t, reply.Allowed, "token %d of 10", i+1)
@@ -103,7 +103,7 @@ func TestExactlyTheCapacityIsAdmittedOverShards(t *testing.T) {
 func TestACostAboveAShardsShareIsGathered(t *testing.T) {
 	w := shardedWorld(t, 100, 8)
 	n := w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	reply := acquire(t, nc, rpmOf("e", 60))
 	require.True(t, reply.Allowed)
 	require.EqualValues(t, 40, reply.Limits[0].Available)
@@ -163,7 +163,7 @@ func TestGatherFailsOnTheSafeSide(t *testing.T) {
 				}
 				return fault.Fault{}
 			})
-			m := send(t, w.connect(t), api.VerbAcquire, rpmOf("e", 60), 3*time.Second)
+			m := send(t, w.nats.Connect(t), api.VerbAcquire, rpmOf("e", 60), 3*time.Second)
 			require.Equal(t, tt.refused, m.Header.Get(api.HeaderErrorCode) != "", string(m.Data))
 			if tt.refused {
 				require.Equal(t, api.CodeUnavailable, api.DecodeError(m.Data).Code)
@@ -179,7 +179,7 @@ func TestNodesFollowWhatBecomesOfTheShards(t *testing.T) {
 	w := newWorld(t)
 	w.setLimits(t, api.LimitsTarget{Resource: "gpt-4"}, perDay("rpm", 600))
 	w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	first := acquire(t, nc, rpmOf("e", 4))
 	require.True(t, first.Allowed)
 	w.divide(t, "e", 8)
@@ -210,7 +210,7 @@ func TestALeaseIsSettledAtItsShard(t *testing.T) {
 	w := shardedWorld(t, 100, 4)
 	w.node(t, Tuning{})
 	w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	lease := acquire(t, nc, rpmOf("e", 20)).Lease
 	spent := slices.IndexFunc(w.tree(t, "e"), func(b *table.Bucket) bool { return b.Find("rpm").Consumed == 20_000 })
 	require.GreaterOrEqual(t, spent, 0)
@@ -224,7 +224,7 @@ func TestALeaseIsSettledAtItsShard(t *testing.T) {
 func TestChangedLimitsReachEveryShard(t *testing.T) {
 	w := shardedWorld(t, 100, 4)
 	w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	require.True(t, acquire(t, nc, rpmOf("e", 40)).Allowed)
 	target := api.LimitsTarget{Resource: "gpt-4"}
 	w.setLimits(t, target, perDay("rpm", 20), perDay("tpm", 1000))
@@ -259,7 +259,7 @@ func TestMissingShardsAreSplitOff(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, applied)
 	require.Len(t, w.tree(t, "e"), 3)
-	require.True(t, acquire(t, w.connect(t), rpmOf("e", 1)).Allowed)
+	require.True(t, acquire(t, w.nats.Connect(t), rpmOf("e", 1)).Allowed)
 	require.Eventually(t, func() bool { return len(w.tree(t, "e")) == 4 }, 5*time.Second, 5*time.Millisecond)
 	require.InDelta(t, 99_000, w.leftOf(t, "e", "rpm"), 100)
 }
@@ -272,7 +272,7 @@ func TestCascadesSpendFromDividedParents(t *testing.T) {
 	w.setLimits(t, own("child"), perDay("rpm", 60))
 	w.under(t, "child", "parent")
 	w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	first := acquire(t, nc, rpmOf("child", 1))
 	require.True(t, first.Allowed)
 	w.divide(t, "parent", 4)

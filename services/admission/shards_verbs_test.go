@@ -20,7 +20,7 @@ func dividedAndSpent(t *testing.T) (*world, *node) {
 	t.Helper()
 	w := shardedWorld(t, 100, 4)
 	n := w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	require.True(t, acquire(t, nc, rpmOf("e", 60)).Allowed)
 	require.True(t, acquire(t, nc, rpmOf("e", 3)).Allowed)
 	return w, n
@@ -28,7 +28,7 @@ func dividedAndSpent(t *testing.T) (*world, *node) {
 
 func TestStatusSeesTheWholeOfADividedBucket(t *testing.T) {
 	w, _ := dividedAndSpent(t)
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	one := api.LimitStatus{Entity: "e", Name: "rpm", Capacity: 100, Available: 37}
 	require.Equal(t, []api.LimitStatus{one}, ask[api.StatusReply](t, nc, api.VerbStatus, `{"entity":"e","resource":"gpt-4"}`).Limits)
 
@@ -43,13 +43,13 @@ func TestStatusSeesTheWholeOfADividedBucket(t *testing.T) {
 
 func TestStatusOfAnEntityListsADividedBucketOnce(t *testing.T) {
 	w, _ := dividedAndSpent(t)
-	status := ask[api.StatusReply](t, w.connect(t), api.VerbStatus, `{"entity":"e"}`)
+	status := ask[api.StatusReply](t, w.nats.Connect(t), api.VerbStatus, `{"entity":"e"}`)
 	require.Equal(t, []api.LimitStatus{{Entity: "e", Resource: "gpt-4", Name: "rpm", Capacity: 100, Available: 37}}, status.Limits)
 }
 
 func TestCapacityCountsADividedBucketOnce(t *testing.T) {
 	w, _ := dividedAndSpent(t)
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	require.True(t, acquire(t, nc, rpmOf("other", 1)).Allowed)
 	reply := ask[api.CapacityReply](t, nc, api.VerbCapacity, `{"resource":"gpt-4"}`)
 	rows := map[string]api.EntityCapacity{}
@@ -69,7 +69,7 @@ func TestCapacityCountsADividedBucketOnce(t *testing.T) {
 // Listings of limits and entities are of configuration: shards are no part of it.
 func TestListsDoNotMultiplyWithShards(t *testing.T) {
 	w, _ := dividedAndSpent(t)
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	ask[json.RawMessage](t, nc, api.VerbEntityCreate, `{"entity":"e"}`)
 	require.Len(t, ask[api.EntityListReply](t, nc, api.VerbEntityList, `{}`).Entities, 1)
 	require.Len(t, ask[api.LimitsListReply](t, nc, api.VerbLimitsList, `{}`).Levels, 1)
@@ -79,7 +79,7 @@ func TestListsDoNotMultiplyWithShards(t *testing.T) {
 // stays spent, whoever owns the bucket.
 func TestADeletedEntityLeavesItsDividedBucketWhole(t *testing.T) {
 	w, _ := dividedAndSpent(t)
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	family := func(parent string, cascade bool, spend int64) {
 		t.Helper()
 		require.Eventually(t, func() bool {
@@ -104,7 +104,7 @@ func TestADeletedEntityLeavesItsDividedBucketWhole(t *testing.T) {
 func TestAPurgeTakesEveryShard(t *testing.T) {
 	w := newWorld(t)
 	w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	tenant(t, nc, "tenant-a", perDay("rpm", 1000))
 	acquireIn(t, nc, "tenant-a")
 	names := ask[api.CapacityReply](t, nc, api.VerbCapacity, `{"resource":"gpt-4"}`)
@@ -173,7 +173,7 @@ func imageOf(b *table.Bucket) *events.Bucket {
 // Shards come and go by load: the audit log tells of what people change alone.
 func TestShardsAreNoMatterOfTheAuditLog(t *testing.T) {
 	w, _ := dividedAndSpent(t)
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	before := ask[api.AuditListReply](t, nc, api.VerbAuditList, `{"resource":"gpt-4"}`).Events
 	require.NotEmpty(t, before)
 	w.divide(t, "e", 8)
@@ -185,7 +185,7 @@ func TestShardsAreNoMatterOfTheAuditLog(t *testing.T) {
 // A reset forgives what was spent from all shards, and the audit log tells of it.
 func TestAResetMakesADividedBucketFullAndWhole(t *testing.T) {
 	w, _ := dividedAndSpent(t)
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	const bucket = `{"entity":"e","resource":"gpt-4"}`
 	stored := ask[api.BucketReply](t, nc, api.VerbBucketGet, bucket)
 	require.Len(t, stored.Shards, 4)
@@ -223,7 +223,7 @@ func TestAResetMakesADividedBucketFullAndWhole(t *testing.T) {
 func TestLeasesOfAResetBucketAreSettled(t *testing.T) {
 	w := shardedWorld(t, 100, 4)
 	w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	given, more := acquire(t, nc, rpmOf("e", 2)), acquire(t, nc, rpmOf("e", 2))
 	ask[api.BucketResetReply](t, nc, api.VerbBucketReset, `{"entity":"e","resource":"gpt-4"}`)
 	ask[json.RawMessage](t, nc, api.VerbRelease, `{"lease":"`+given.Lease+`"}`)

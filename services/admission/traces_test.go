@@ -74,7 +74,7 @@ func TestOneTraceFromTheClientToTheStore(t *testing.T) {
 	w := tpmWorld(t)
 	r := newRecorder(t, w)
 	w.node(t, Tuning{})
-	client, err := tidegate.New(w.connect(t), oteltidegate.Traces(r.TracerProvider))
+	client, err := tidegate.New(w.nats.Connect(t), oteltidegate.Traces(r.TracerProvider))
 	require.NoError(t, err)
 	lease, err := client.Acquire(t.Context(), "key-1", "gpt-4", tidegate.Consume{"tpm": 500}) // creates the bucket
 	require.NoError(t, err)
@@ -112,7 +112,7 @@ func TestOneWriteIsLinkedToAllItServes(t *testing.T) {
 	w := tpmWorld(t)
 	r := newRecorder(t, w)
 	n := w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	acquire(t, nc, tpmOne)
 	sent, release := n.hold(t, fault.Fault{})
 	var replies []*nats.Subscription
@@ -156,7 +156,7 @@ func TestSpansTellFailures(t *testing.T) {
 	w := tpmWorld(t)
 	r := newRecorder(t, w)
 	n := w.node(t, Tuning{StoreTimeout: 100 * time.Millisecond})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	acquire(t, nc, tpmOne)
 	r.of(t, "admission acquire", 1) // which ends behind the answer
 	for _, c := range []struct {
@@ -193,7 +193,7 @@ func TestTheCallerDecidesWhatIsTraced(t *testing.T) {
 	w := tpmWorld(t)
 	r := newRecorder(t, w)
 	w.node(t, Tuning{})
-	nc := w.connect(t)
+	nc := w.nats.Connect(t)
 	send := func(header, parent string) {
 		t.Helper()
 		m := nats.NewMsg(api.Subject(api.DefaultNamespace, api.VerbStatus))

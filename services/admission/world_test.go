@@ -14,7 +14,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -22,6 +21,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tidegate/tidegate/internal/audit"
+	"github.com/tidegate/tidegate/internal/embednats/natstest"
 	"github.com/tidegate/tidegate/internal/limits"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
@@ -44,7 +44,7 @@ type world struct {
 	config func(aws.HTTPClient) aws.Config // of clients that reach it through something
 	table  string
 	client *dynamodb.Client // beside all faults
-	nats   *server.Server
+	nats   *natstest.Server
 	limits *limits.Store
 	ns     string               // id of the default namespace
 	log    slog.Handler         // of nodes; nil: discarded
@@ -76,20 +76,8 @@ func newWorldAt(t *testing.T, w *world) *world {
 	require.NoError(t, err)
 	w.limits = limits.NewStore(w.client, w.table, audit.NewLog(w.client, w.table, func() (time.Time, error) { return w.now(), nil }))
 
-	w.nats = startNATS(t)
+	w.nats = natstest.Start(t)
 	return w
-}
-
-func startNATS(t *testing.T) *server.Server {
-	t.Helper()
-	s, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
-	})
-	require.NoError(t, err)
-	s.Start()
-	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	require.True(t, s.ReadyForConnections(10*time.Second))
-	return s
 }
 
 // elsewhere is the same store behind another NATS server, so that a test chooses
@@ -97,7 +85,7 @@ func startNATS(t *testing.T) *server.Server {
 func (w *world) elsewhere(t *testing.T) *world {
 	t.Helper()
 	other := *w
-	other.nats = startNATS(t)
+	other.nats = natstest.Start(t)
 	return &other
 }
 
@@ -114,15 +102,6 @@ func (w *world) useEngine(endpoint string) {
 		}
 	}
 	w.table = "tidegate-" + rand.Text()
-}
-
-// connect opens a caller's connection.
-func (w *world) connect(t *testing.T) *nats.Conn {
-	t.Helper()
-	nc, err := nats.Connect(w.nats.ClientURL(), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond))
-	require.NoError(t, err)
-	t.Cleanup(nc.Close)
-	return nc
 }
 
 // node is an admission node with faults between it and the store.
@@ -154,10 +133,9 @@ func (w *world) nodeWith(t *testing.T, tuning Tuning, faults fault.Options) *nod
 		log = slog.New(w.log)
 	}
 	n := &node{faults: fault.New(faults), metrics: prometheus.NewRegistry()}
-	nc, err := nats.Connect(w.nats.ClientURL(), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond))
-	require.NoError(t, err)
+	var err error
 	n.Service, err = New(Config{
-		NATS: nc, DynamoDB: w.config(n.faults), Table: w.table, Clock: w.clock(),
+		NATS: w.nats.Connect(t), DynamoDB: w.config(n.faults), Table: w.table, Clock: w.clock(),
 		Log: log, Metrics: n.metrics, Version: "0.0.0", Tuning: tuning, Traces: w.traces,
 	})
 	require.NoError(t, err)

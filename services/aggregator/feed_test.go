@@ -8,13 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/embednats/natstest"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/pkg/events"
@@ -22,33 +22,19 @@ import (
 
 // feed is a NATS server with a change feed.
 type feed struct {
-	server *server.Server
-	js     jetstream.JetStream
+	nats *natstest.Server
+	js   jetstream.JetStream
 }
 
 func newFeed(t *testing.T) *feed {
 	t.Helper()
-	s, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
-	})
-	require.NoError(t, err)
-	s.Start()
-	require.True(t, s.ReadyForConnections(10*time.Second))
-	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	f := &feed{server: s}
-	f.js, err = jetstream.New(f.conn(t))
+	f := &feed{nats: natstest.Start(t)}
+	var err error
+	f.js, err = jetstream.New(f.nats.Connect(t))
 	require.NoError(t, err)
 	_, err = consume.EnsureFeed(t.Context(), f.js, consume.Retention{})
 	require.NoError(t, err)
 	return f
-}
-
-func (f *feed) conn(t *testing.T) *nats.Conn {
-	t.Helper()
-	nc, err := nats.Connect(f.server.ClientURL(), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond))
-	require.NoError(t, err)
-	t.Cleanup(nc.Close)
-	return nc
 }
 
 func (f *feed) publish(t *testing.T, e *events.Event) {
@@ -68,7 +54,7 @@ type running struct {
 
 func (w *world) start(t *testing.T, f *feed, name string) *running {
 	t.Helper()
-	r := &running{conn: f.conn(t), ended: make(chan error, 1)}
+	r := &running{conn: f.nats.Connect(t), ended: make(chan error, 1)}
 	a, err := New(Config{
 		NATS: r.conn, DynamoDB: localdynamo.Config(w.Faults, "us-east-1"), Table: w.Table, Member: name,
 		Now: time.Now, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(),

@@ -165,7 +165,7 @@ func TestAnArchiverThatCannotWriteDoesNotStart(t *testing.T) {
 		require.NoError(t, err)
 		defer func() { require.NoError(t, a.Close()) }()
 		r, err := New(Config{
-			NATS: w.conn(t), Archive: a, Member: "a", Now: time.Now, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(), Tuning: tuning(),
+			NATS: w.nats.Connect(t), Archive: a, Member: "a", Now: time.Now, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(), Tuning: tuning(),
 		})
 		require.NoError(t, err)
 		return r.Run(t.Context())

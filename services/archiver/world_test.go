@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,6 +18,7 @@ import (
 	"github.com/tidegate/tidegate/internal/archive"
 	"github.com/tidegate/tidegate/internal/archive/archivetest"
 	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/embednats/natstest"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/events"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -67,34 +67,20 @@ func batch(all ...*events.Event) *consume.Batch {
 // world is an object store and a NATS server with a change feed.
 type world struct {
 	*archivetest.S3
-	server *server.Server
-	js     jetstream.JetStream
-	ahead  atomic.Int64 // of the archivers' clock, nanoseconds
+	nats  *natstest.Server
+	js    jetstream.JetStream
+	ahead atomic.Int64 // of the archivers' clock, nanoseconds
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	s, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
-	})
-	require.NoError(t, err)
-	s.Start()
-	require.True(t, s.ReadyForConnections(10*time.Second))
-	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	w := &world{S3: archivetest.New(t), server: s}
-	w.js, err = jetstream.New(w.conn(t))
+	w := &world{S3: archivetest.New(t), nats: natstest.Start(t)}
+	var err error
+	w.js, err = jetstream.New(w.nats.Connect(t))
 	require.NoError(t, err)
 	_, err = consume.EnsureFeed(t.Context(), w.js, consume.Retention{})
 	require.NoError(t, err)
 	return w
-}
-
-func (w *world) conn(t *testing.T) *nats.Conn {
-	t.Helper()
-	nc, err := nats.Connect(w.server.ClientURL(), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond))
-	require.NoError(t, err)
-	t.Cleanup(nc.Close)
-	return nc
 }
 
 func (w *world) publish(t *testing.T, all ...*events.Event) {
@@ -125,7 +111,7 @@ func tuning() Tuning {
 
 func (w *world) start(t *testing.T, member string, how Tuning) *running {
 	t.Helper()
-	r := &running{conn: w.conn(t), metrics: prometheus.NewRegistry(), ended: make(chan error, 1)}
+	r := &running{conn: w.nats.Connect(t), metrics: prometheus.NewRegistry(), ended: make(chan error, 1)}
 	var err error
 	r.Archiver, err = New(Config{
 		NATS: r.conn, Archive: w.Open(t), Member: member, Now: func() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) },

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -96,10 +95,9 @@ func TestNATSRestarts(t *testing.T) {
 	w.spendAll(1, 20)
 	<-a.Ready()
 	<-b.Ready()
-	port := w.server.Addr().(*net.TCPAddr).Port
-	w.stopNATS()
+	w.nats.Stop()
 	w.spendAll(21, 40)
-	w.startNATS(port)
+	w.nats.Restart(t)
 	w.spendAll(41, 60)
 	w.mustArrive()
 }

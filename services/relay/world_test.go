@@ -14,13 +14,13 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/embednats/natstest"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/internal/table"
@@ -46,8 +46,7 @@ type world struct {
 	engine *localdynamo.Engine
 	faults *fault.Transport // before the store of all relays
 	client *dynamodb.Client // beside them
-	dir    string
-	server *server.Server
+	nats   *natstest.Server
 
 	mu      sync.Mutex
 	written map[keys.Key][]uint64 // sequence numbers of each item's changes; guarded by mu
@@ -56,14 +55,12 @@ type world struct {
 // newWorld makes them; faults befall the relays' reads.
 func newWorld(t *testing.T, streams localdynamo.StreamOptions, faults fault.Options) *world {
 	t.Helper()
-	w := &world{t: t, clock: &clock{}, dir: t.TempDir(), written: map[keys.Key][]uint64{}}
+	w := &world{t: t, clock: &clock{}, nats: natstest.Start(t), written: map[keys.Key][]uint64{}}
 	w.engine = localdynamo.New(localdynamo.Options{Now: w.clock.Now, Streams: streams, OnCommit: w.commit})
 	faults.Next, faults.Now = w.engine.HTTPClient(), w.clock.Now
 	w.faults = fault.New(faults)
 	w.client = dynamodb.NewFromConfig(localdynamo.Config(w.engine.HTTPClient(), "us-east-1"))
 	require.NoError(t, table.CreateTable(t.Context(), w.client, table.DefaultName))
-	w.startNATS(server.RANDOM_PORT)
-	t.Cleanup(func() { w.stopNATS() })
 	return w
 }
 
@@ -78,28 +75,9 @@ func (w *world) commit(c localdynamo.Commit) {
 	}
 }
 
-func (w *world) startNATS(port int) {
-	w.t.Helper()
-	var err error
-	w.server, err = server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: w.dir, NoLog: true, NoSigs: true,
-	})
-	require.NoError(w.t, err)
-	w.server.Start()
-	require.True(w.t, w.server.ReadyForConnections(10*time.Second))
-}
-
-func (w *world) stopNATS() {
-	w.server.Shutdown()
-	w.server.WaitForShutdown()
-}
-
 func (w *world) jetstream() jetstream.JetStream {
 	w.t.Helper()
-	nc, err := nats.Connect(w.server.ClientURL())
-	require.NoError(w.t, err)
-	w.t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
+	js, err := jetstream.New(w.nats.Connect(w.t))
 	require.NoError(w.t, err)
 	return js
 }
@@ -168,10 +146,9 @@ func (w *world) start(name string, tuning relay.Tuning, options ...nats.Option) 
 
 func (w *world) startWith(name string, tuning relay.Tuning, retention consume.Retention, options ...nats.Option) *process {
 	w.t.Helper()
-	options = append([]nats.Option{nats.MaxReconnects(-1), nats.ReconnectWait(10 * time.Millisecond), nats.ErrorHandler(nil)}, options...)
-	nc, err := nats.Connect(w.server.ClientURL(), options...)
-	require.NoError(w.t, err)
+	nc := w.nats.Connect(w.t, append([]nats.Option{nats.ErrorHandler(nil)}, options...)...)
 	p := &process{conn: nc, metrics: prometheus.NewRegistry(), ended: make(chan error, 1)}
+	var err error
 	p.Relay, err = relay.New(relay.Config{
 		NATS: nc, DynamoDB: localdynamo.Config(w.faults, "us-east-1"), Table: table.DefaultName, Member: name,
 		Now: w.clock.Now, Log: slog.New(slog.DiscardHandler), Metrics: p.metrics, Retention: retention, Tuning: tuning,

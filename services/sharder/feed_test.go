@@ -30,7 +30,7 @@ type running struct {
 
 func (w *world) start(name string) *running {
 	w.t.Helper()
-	r := &running{conn: w.connect(), registry: prometheus.NewRegistry(), ended: make(chan error, 1)}
+	r := &running{conn: w.nats.Connect(w.t), registry: prometheus.NewRegistry(), ended: make(chan error, 1)}
 	var err error
 	r.Sharder, err = New(Config{
 		NATS: r.conn, DynamoDB: localdynamo.Config(w.Faults, "us-east-1"), Table: w.Table, Member: name,
@@ -56,7 +56,7 @@ func (w *world) start(name string) *running {
 // feed is the change feed, to publish into.
 func (w *world) feed() jetstream.JetStream {
 	w.t.Helper()
-	js, err := jetstream.New(w.connect())
+	js, err := jetstream.New(w.nats.Connect(w.t))
 	require.NoError(w.t, err)
 	return js
 }
@@ -133,7 +133,7 @@ func TestReportsAreHeard(t *testing.T) {
 		Node: "node", FromMs: w.ms() - 1000, ToMs: w.ms(), Loads: []events.Load{{Key: testKey(0), FailedUnits: 800}},
 	})
 	require.NoError(t, err)
-	require.NoError(t, w.connect().Publish(events.LoadSubject, data))
+	require.NoError(t, w.nats.Connect(t).Publish(events.LoadSubject, data))
 	w.becomes(2)
 }
 

@@ -8,14 +8,13 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/embednats/natstest"
 	"github.com/tidegate/tidegate/internal/limits"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/shards"
@@ -40,7 +39,7 @@ type world struct {
 	*tabletest.Bench
 	t        *testing.T
 	key      keys.Bucket // of the bucket that tests look at
-	server   *server.Server
+	nats     *natstest.Server
 	elapsed  atomic.Int64 // nanoseconds since worldStart
 	sequence atomic.Int64 // of the table's stream
 }
@@ -49,16 +48,8 @@ func worldStart() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, key: testKey(0)}
+	w := &world{t: t, key: testKey(0), nats: natstest.Start(t)}
 	w.Bench = tabletest.Behind(t, localdynamo.New(localdynamo.Options{Now: w.now}).HTTPClient(), w.now)
-	var err error
-	w.server, err = server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
-	})
-	require.NoError(t, err)
-	w.server.Start()
-	t.Cleanup(func() { w.server.Shutdown(); w.server.WaitForShutdown() })
-	require.True(t, w.server.ReadyForConnections(10*time.Second))
 	return w
 }
 
@@ -73,19 +64,11 @@ func (w *world) ms() int64 { return w.now().UnixMilli() }
 
 func (w *world) pass(d time.Duration) { w.elapsed.Add(int64(d)) }
 
-func (w *world) connect() *nats.Conn {
-	w.t.Helper()
-	nc, err := nats.Connect(w.server.ClientURL(), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond))
-	require.NoError(w.t, err)
-	w.t.Cleanup(nc.Close)
-	return nc
-}
-
 // sharder is one that does nothing by itself.
 func (w *world) sharder() *Sharder {
 	w.t.Helper()
 	s, err := New(Config{
-		NATS: w.connect(), DynamoDB: localdynamo.Config(w.Faults, "us-east-1"), Table: w.Table, Member: "member-" + strconv.FormatInt(w.sequence.Add(1), 10),
+		NATS: w.nats.Connect(w.t), DynamoDB: localdynamo.Config(w.Faults, "us-east-1"), Table: w.Table, Member: "member-" + strconv.FormatInt(w.sequence.Add(1), 10),
 		Clock: w.clock, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(),
 	})
 	require.NoError(w.t, err)

@@ -1,0 +1,84 @@
+// Package natstest gives a test a NATS server of its own: the real one, with
+// JetStream, on a free port of this machine.
+//
+//	s := natstest.Start(t)
+//	nc := s.Connect(t)
+//	s.Stop()     // an outage
+//	s.Restart(t) // which ends; nc finds back by itself
+package natstest
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/stretchr/testify/require"
+)
+
+// patience is for a machine that is busy with other tests. Nothing takes so long
+// that works.
+const patience = time.Minute
+
+// Server is a NATS server of a test.
+type Server struct {
+	*server.Server // the one that runs, or ran last
+
+	options *server.Options
+}
+
+// Start runs a server with JetStream until the test ends.
+func Start(tb testing.TB) *Server {
+	tb.Helper()
+	return StartWith(tb, &server.Options{JetStream: true})
+}
+
+// StartWith is Start with options of the test's own, but for where the server
+// listens and keeps its files.
+func StartWith(tb testing.TB, o *server.Options) *Server {
+	tb.Helper()
+	o = o.Clone()
+	o.Host, o.Port, o.StoreDir, o.NoLog, o.NoSigs = "127.0.0.1", server.RANDOM_PORT, tb.TempDir(), true, true
+	s := &Server{options: o}
+	tb.Cleanup(s.Stop) // before the files are removed, also if it does not come up
+	s.run(tb)
+	o.Port = s.Addr().(*net.TCPAddr).Port
+	return s
+}
+
+func (s *Server) run(tb testing.TB) {
+	tb.Helper()
+	ns, err := server.NewServer(s.options.Clone()) // it writes to what it is given
+	require.NoError(tb, err)
+	s.Server = ns
+	s.Start()
+	require.True(tb, s.ReadyForConnections(patience), "the NATS server does not accept connections")
+}
+
+// Stop ends the server as a signal would, and returns when its files are at rest.
+func (s *Server) Stop() {
+	if s.Server == nil { // its options are refused
+		return
+	}
+	s.Shutdown()
+	s.WaitForShutdown()
+}
+
+// Restart runs a new server where the last one was, with the files it had.
+func (s *Server) Restart(tb testing.TB) {
+	tb.Helper()
+	s.Stop()
+	s.run(tb)
+}
+
+// Connect is a connection that comes back at once after an outage, and ends with
+// the test.
+func (s *Server) Connect(tb testing.TB, options ...nats.Option) *nats.Conn {
+	tb.Helper()
+	options = append([]nats.Option{nats.Timeout(patience), nats.MaxReconnects(-1), nats.ReconnectWait(10 * time.Millisecond)}, options...)
+	nc, err := nats.Connect(s.ClientURL(), options...)
+	require.NoError(tb, err)
+	tb.Cleanup(nc.Close)
+	return nc
+}
