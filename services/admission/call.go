@@ -6,8 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.opentelemetry.io/otel/trace"
-
 	"github.com/tidegate/tidegate/internal/limits"
 	"github.com/tidegate/tidegate/internal/requestlog"
 	"github.com/tidegate/tidegate/internal/table"
@@ -42,8 +40,7 @@ type call struct {
 
 // asker is who waits for a call, and until when. The moments are monotonic.
 type asker struct {
-	id       string        // of the request; empty for what the node does of itself
-	span     trace.Span    // of the request; nil where it is not traced
+	request  *request
 	received time.Duration // what is asked of the store from then on knows of the call's lease
 	deadline time.Duration // later than this, nothing is spent for it
 	answerBy time.Duration // by then the answer leaves, decided or not
@@ -51,11 +48,9 @@ type asker struct {
 
 // about is a context for log lines on calls: they name the requests.
 func about(ctx context.Context, calls ...*call) context.Context {
-	ids := make([]string, 0, len(calls))
-	for _, q := range calls {
-		if q.id != "" {
-			ids = append(ids, q.id)
-		}
+	ids := make([]string, len(calls))
+	for i, q := range calls {
+		ids[i] = q.request.id()
 	}
 	return requestlog.With(ctx, ids...)
 }

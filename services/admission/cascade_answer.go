@@ -35,7 +35,7 @@ func (c *cascade) takeBack() {
 	done := make(chan []result, 1)
 	service.flights.Go(func() {
 		now := service.clock.Mono()
-		done <- together(errands, asker{id: c.id, span: c.span, received: now, deadline: now + takeBackTime, answerBy: now + takeBackTime})
+		done <- together(errands, asker{request: c.request, received: now, deadline: now + takeBackTime, answerBy: now + takeBackTime})
 	})
 	due := time.NewTimer(c.answerBy() - service.clock.Mono())
 	defer due.Stop()

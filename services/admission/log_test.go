@@ -195,6 +195,29 @@ func TestEveryLineAboutARequestNamesIt(t *testing.T) {
 	}
 }
 
+// An id that the node makes is made once: the reply, the lines about the request and
+// its trace have the same.
+func TestTheNodesIDIsTheSameEverywhere(t *testing.T) {
+	w := tpmWorld(t)
+	j, r := newJournal(w), newRecorder(t, w)
+	n := w.node(t, Tuning{})
+	nc := w.nats.Connect(t)
+	n.faults.Match(func(string, []byte) fault.Fault { return fault.Fault{Kind: fault.Refused} })
+	ids := map[string]bool{}
+	for i := range 3 {
+		id := replyTo(t, sendAs(t, nc, api.VerbAcquire, "", tokens500)).Header.Get(api.HeaderRequestID)
+		require.True(t, api.IsRequestID(id), id)
+		require.Eventually(t, func() bool {
+			about := j.about(t, id)
+			return slices.Contains(about, "the store failed") && slices.Contains(about, "answered")
+		}, 10*time.Second, time.Millisecond, id)
+		span := r.of(t, "admission acquire", i+1)[i]
+		require.Equal(t, id, attributes(span)["tidegate.request_id"])
+		ids[id] = true
+	}
+	require.Len(t, ids, 3, "and each request has its own")
+}
+
 // Whoever reads logs can neither spend nor give back for others: no line has a
 // lease, or a part of one, nor a key that signs them.
 func TestLogsHoldNoSecrets(t *testing.T) {

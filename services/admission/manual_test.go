@@ -50,7 +50,7 @@ func (n *node) do(w *world, entity string, op operation) result {
 
 func (n *node) doAt(errands ...errand) []result {
 	now := n.clock.Mono()
-	return together(errands, asker{received: now, deadline: now + 5*time.Second, answerBy: now + 5*time.Second})
+	return together(errands, asker{request: &request{service: n.Service}, received: now, deadline: now + 5*time.Second, answerBy: now + 5*time.Second})
 }
 
 // give settles what an acquire spent, at any node, times so much per token spent:

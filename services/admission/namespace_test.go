@@ -167,7 +167,7 @@ func TestAPurgedNameIsANewNamespace(t *testing.T) {
 	done := make(chan result, 1)
 	require.True(t, late.enqueue(&call{
 		operation: operation{amounts: api.Amounts{{Name: "rpm", Tokens: 5}}},
-		asker:     asker{deadline: never, answerBy: never}, finish: func(r result) { done <- r },
+		asker:     asker{request: &request{service: n.Service}, deadline: never, answerBy: never}, finish: func(r result) { done <- r },
 	}))
 	<-done // whether the old id could still be spent from or not:
 	require.EqualValues(t, 9, acquireIn(t, nc, "tenant-a").Limits[0].Available)

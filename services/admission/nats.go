@@ -108,10 +108,8 @@ func (l *listener) stop(ctx context.Context, more int) error {
 // decodes and hands over, and never blocks.
 func (s *Service) handle(m micro.Request) {
 	r := &request{service: s, body: m.Data(), inbox: m.Reply(), received: s.clock.Mono(), verb: verbUnknown}
-	if r.id = m.Headers().Get(api.HeaderRequestID); api.IsRequestID(r.id) {
-		r.named = true
-	} else {
-		r.id = api.NewRequestID()
+	if id := m.Headers().Get(api.HeaderRequestID); api.IsRequestID(id) {
+		r.given = id
 	}
 	r.begin(m.Headers())
 	s.requests.Add(1)

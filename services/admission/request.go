@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,8 +27,8 @@ var errQueueFull = errors.New("the queue is full")
 // as pending until then.
 type request struct {
 	service     *Service
-	id          string     // finds it in logs
-	named       bool       // the caller has given it the id
+	given       string     // the id that the caller has for it; empty for none
+	made        string     // the node's; see id
 	span        trace.Span // nil where it is not traced
 	verb        api.Verb
 	namespace   string
@@ -38,6 +39,17 @@ type request struct {
 	received    time.Duration // monotonic
 	deadline    time.Duration // monotonic: the caller stops waiting
 	answered    atomic.Bool
+	making      sync.Once // of made
+}
+
+// id finds the request in logs. Where the caller has none for it, it is made for who
+// first asks for it: of most requests there is nothing to say.
+func (r *request) id() string {
+	if r.given != "" {
+		return r.given
+	}
+	r.making.Do(func() { r.made = api.NewRequestID() })
+	return r.made
 }
 
 // answerMargin is how long before the caller stops waiting an undecided request
@@ -53,12 +65,12 @@ func (r *request) answerBy() time.Duration {
 
 // asker is the one of the request's calls.
 func (r *request) asker() asker {
-	return asker{id: r.id, span: r.span, received: r.received, deadline: r.deadline, answerBy: r.answerBy()}
+	return asker{request: r, received: r.received, deadline: r.deadline, answerBy: r.answerBy()}
 }
 
 // about is a context for log lines on the request.
 func (r *request) about() context.Context {
-	return traced(requestlog.With(r.service.abort, r.id), r.span)
+	return traced(requestlog.With(r.service.abort, r.id()), r.span)
 }
 
 // call is the request's operation on one bucket shard.
@@ -113,13 +125,13 @@ func (r *request) answer(outcome string, header nats.Header, body []byte) {
 // it one is told where something may have to be looked for, and else spared it:
 // headers cost both sides time.
 func (r *request) marked(outcome string, header nats.Header) nats.Header {
-	if !r.named && (outcome == outcomeOK || outcome == outcomeDenied) {
+	if r.given == "" && (outcome == outcomeOK || outcome == outcomeDenied) {
 		return header
 	}
 	if header == nil {
 		header = make(nats.Header, 1)
 	}
-	header[api.HeaderRequestID] = []string{r.id}
+	header[api.HeaderRequestID] = []string{r.id()}
 	return header
 }
 

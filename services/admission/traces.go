@@ -43,7 +43,7 @@ func (r *request) end(outcome string) {
 	r.span.SetName("admission " + string(r.verb))
 	r.span.SetAttributes(
 		attribute.String("tidegate.namespace", r.namespace),
-		attribute.String("tidegate.request_id", r.id),
+		attribute.String("tidegate.request_id", r.id()),
 		attribute.String("tidegate.outcome", outcome),
 	)
 	if failed(outcome) {
@@ -91,14 +91,15 @@ func (c *committer) trace(ctx context.Context, name string, calls []*call) (with
 	var links []trace.Link
 	var first trace.Span
 	for _, q := range calls {
-		if q.span == nil {
+		span := q.request.span
+		if span == nil {
 			continue
 		}
 		if first == nil {
-			first = q.span
+			first = span
 		}
 		if len(links) < maxLinks {
-			links = append(links, trace.Link{SpanContext: q.span.SpanContext()})
+			links = append(links, trace.Link{SpanContext: span.SpanContext()})
 		}
 	}
 	if first == nil {
@@ -107,8 +108,8 @@ func (c *committer) trace(ctx context.Context, name string, calls []*call) (with
 	within, span := c.node.tracer.Start(trace.ContextWithSpan(ctx, first), name, trace.WithLinks(links...),
 		trace.WithAttributes(attribute.Int("tidegate.operations", len(calls)), attribute.Int("tidegate.shard", c.key.Shard)))
 	for _, q := range calls {
-		if q.span != nil && q.span != first {
-			q.span.AddLink(trace.Link{SpanContext: span.SpanContext()})
+		if of := q.request.span; of != nil && of != first {
+			of.AddLink(trace.Link{SpanContext: span.SpanContext()})
 		}
 	}
 	return within, func(err error) {

@@ -216,7 +216,7 @@ func TestTheCallerDecidesWhatIsTraced(t *testing.T) {
 func TestTracesCostNothingWhenOff(t *testing.T) {
 	w := tpmWorld(t)
 	n := w.node(t, Tuning{})
-	r := &request{service: n.Service, verb: api.VerbAcquire, id: "order-17"}
+	r := &request{service: n.Service, verb: api.VerbAcquire}
 	c := n.committer(keys.Bucket{Namespace: w.ns, Entity: "key-1", Resource: "gpt-4"})
 	calls := []*call{r.call(operation{}, func(result) {}), r.call(operation{}, func(result) {})}
 	headers := micro.Headers{"traceparent": {"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}}
@@ -228,4 +228,5 @@ func TestTracesCostNothingWhenOff(t *testing.T) {
 		_ = traced(within, r.span)
 		r.end(outcomeOK)
 	}))
+	require.Empty(t, r.made, "nor is an id made that nobody asks for")
 }
