@@ -3,16 +3,10 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/nats-io/nats.go"
-	"github.com/prometheus/client_golang/prometheus"
-	"go.opentelemetry.io/otel/trace"
 
-	"github.com/tidegate/tidegate/internal/archive"
 	"github.com/tidegate/tidegate/internal/storeclock"
 	"github.com/tidegate/tidegate/services/admission"
 )
@@ -30,9 +24,7 @@ type runCommands struct {
 }
 
 type admissionCmd struct {
-	natsFlags
-	storeFlags
-	adminFlags
+	nodeFlags
 	tuningFlags
 	Archive          string `name:"archive" placeholder:"URL" help:"Read audit events that have left the table from there: s3://BUCKET/PREFIX?region=R, or file:///DIR, as the archiver has it; default: none."`
 	TrustRequestInfo bool   `name:"trust-request-info" help:"All callers come through NATS service imports, so that the header which names them is the server's: audit events show it as verified."`
@@ -47,86 +39,60 @@ type tuningFlags struct {
 	ClaimReplicas int           `name:"claim-replicas" default:"1" placeholder:"N" help:"JetStream replicas of the claims that make settlements happen once: 3 on a cluster; default: 1."`
 }
 
-func (f tuningFlags) tuning() (admission.Tuning, error) {
+func (f tuningFlags) check() error {
 	if f.Queue < 1 || f.Remember < 1 || f.StoreTimeout <= 0 || f.CreditWindow <= 0 || f.ClaimReplicas < 1 {
-		return admission.Tuning{}, usageError{errors.New("--queue, --remember, --store-timeout, --credit-window and --claim-replicas must be above 0")}
+		return usageError{errors.New("--queue, --remember, --store-timeout, --credit-window and --claim-replicas must be above 0")}
 	}
+	return nil
+}
+
+func (f tuningFlags) tuning() admission.Tuning {
 	return admission.Tuning{
 		Queue: f.Queue, Remember: f.Remember, StoreTimeout: f.StoreTimeout,
 		CreditWindow: f.CreditWindow, ClaimReplicas: f.ClaimReplicas,
-	}, nil
+	}
 }
 
 // Run serves until ctx ends.
 func (c admissionCmd) Run(ctx context.Context, o output) error {
-	if err := checkListen("--admin-listen", c.AdminListen); err != nil {
+	if err := c.check(); err != nil {
 		return err
 	}
-	log, err := c.logger(o)
+	n, err := c.node(ctx, o)
 	if err != nil {
 		return err
 	}
-	cfg, err := c.aws(ctx)
-	if err != nil {
-		return err
-	}
-	tuning, err := c.tuning()
-	if err != nil {
-		return err
-	}
-	var kept *archive.Archive
 	if c.Archive != "" {
-		if kept, err = openArchive(ctx, c.Archive, false); err != nil {
+		if n.archive, err = openArchive(ctx, c.Archive, false); err != nil {
 			return err
 		}
-		defer func() { _ = kept.Close() }() // it was only read
+		defer func() { _ = n.archive.Close() }() // it was only read
 	}
-	traces, flush, err := o.traces(ctx, "tidegate-admission", log)
-	if err != nil {
+	var flush func()
+	if n.traces, flush, err = o.traces(ctx, "tidegate-admission", n.log); err != nil {
 		return err
 	}
 	defer flush()
-	node := node{archive: kept, nats: c.natsFlags, table: c.Table, store: cfg, log: log, tuning: tuning, trustInfo: c.TrustRequestInfo, traces: traces}
-	return c.serve(ctx, log, "admission", func(ctx context.Context, registry *prometheus.Registry, ready func()) error {
-		err := node.run(ctx, registry, func() {
-			ready()
-			log.InfoContext(ctx, "admission is ready", "nats", c.where(), "table", c.Table, "admin", c.AdminListen)
-		})
-		return c.storeFlags.explain(err)
-	})
+	return n.serve(ctx, c.adminFlags, "admission", c.make, "admission is ready", "table", c.Table)
 }
 
-// node is one admission node and what it stands on.
-type node struct {
-	nats  natsFlags
-	via   []nats.Option // how to reach NATS, where that is not over the network
-	table string
-	store aws.Config
-	log   *slog.Logger
-
-	archive   *archive.Archive // nil: none
-	tuning    admission.Tuning
-	trustInfo bool                 // callers cannot write the header that names them
-	traces    trace.TracerProvider // nil: none
-}
-
-// run serves until ctx ends; it calls ready once requests are answered.
-func (n node) run(ctx context.Context, metrics prometheus.Registerer, ready func()) error {
-	nc, err := n.nats.dialService(ctx, "tidegate admission", n.log, n.via...)
-	if err != nil {
-		return err
-	}
-	service, err := admission.New(admission.Config{
+// make makes an admission node, which is ready once requests are answered.
+func (c admissionCmd) make(n node, nc *nats.Conn) (service, error) {
+	made, err := admission.New(admission.Config{
 		NATS: nc, DynamoDB: n.store, Table: n.table,
-		Clock: systemClock(), Log: n.log, Metrics: metrics, Version: thisVersion().Version, Tuning: n.tuning,
-		TrustRequestInfo: n.trustInfo, Archive: n.archive, Traces: n.traces,
+		Clock: systemClock(), Log: n.log, Metrics: n.metrics, Version: thisVersion().Version, Tuning: c.tuning(),
+		TrustRequestInfo: c.TrustRequestInfo, Archive: n.archive, Traces: n.traces,
 	})
-	if err != nil {
-		nc.Close()
-		return fmt.Errorf("make the admission node: %w", err)
-	}
-	return runService(ctx, service, ready)
+	return explained{made, c.storeFlags}, err
 }
+
+// explained is an admission node that says what to do about an error of its store.
+type explained struct {
+	*admission.Service
+	store storeFlags
+}
+
+func (e explained) Run(ctx context.Context) error { return e.store.explain(e.Service.Run(ctx)) }
 
 // systemClock is this machine's clock. The wall reading carries no monotonic
 // one, so that a clock that is set is seen to be.

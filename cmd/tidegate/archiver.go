@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/url"
 	"path/filepath"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidegate/tidegate/internal/archive"
 	"github.com/tidegate/tidegate/internal/consume"
@@ -39,34 +37,28 @@ func (archiverCmd) Help() string {
 
 // Run archives until ctx ends.
 func (c archiverCmd) Run(ctx context.Context, o output) error {
-	if err := checkListen("--admin-listen", c.AdminListen); err != nil {
-		return err
-	}
 	if c.BatchAge <= 0 || c.BatchSize < 1 {
 		return usageError{errors.New("--batch-age and --batch-size must be above 0")}
 	}
-	retention, err := c.retention()
+	if err := c.check(); err != nil {
+		return err
+	}
+	n, err := c.node(c.natsFlags, o)
 	if err != nil {
 		return err
 	}
-	log, err := c.logger(o)
-	if err != nil {
+	if n.archive, err = openArchive(ctx, c.Archive, true); err != nil {
 		return err
 	}
-	kept, err := openArchive(ctx, c.Archive, true)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = kept.Close() }() // everything in it is durable
-	n := archiverNode{
-		nats: c.natsFlags, archive: kept, log: log, retention: retention,
-		tuning: archiver.Tuning{Feed: consume.Tuning{Linger: c.BatchAge, Batch: c.BatchSize}},
-	}
-	return c.serve(ctx, log, "archiver", func(ctx context.Context, registry *prometheus.Registry, ready func()) error {
-		return n.run(ctx, registry, func() {
-			ready()
-			log.InfoContext(ctx, "the archiver is ready", "nats", c.where(), "archive", kept.Where(), "admin", c.AdminListen)
-		})
+	defer func() { _ = n.archive.Close() }() // everything in it is durable
+	return n.serve(ctx, c.adminFlags, "archiver", c.make, "the archiver is ready", "archive", n.archive.Where())
+}
+
+// make makes an archiver, which is ready once the feed is followed.
+func (c archiverCmd) make(n node, nc *nats.Conn) (service, error) {
+	return archiver.New(archiver.Config{
+		NATS: nc, Archive: n.archive, Member: nuid.Next(), Version: thisVersion().Version, Now: time.Now, Log: n.log, Metrics: n.metrics,
+		Retention: c.retention(), Tuning: archiver.Tuning{Feed: consume.Tuning{Linger: c.BatchAge, Batch: c.BatchSize}},
 	})
 }
 
@@ -105,32 +97,4 @@ func folderURL(dir string) (string, error) {
 		return "", fmt.Errorf("find the folder %s: %w", dir, err)
 	}
 	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(dir)}).String(), nil
-}
-
-// archiverNode is one archiver and what it stands on.
-type archiverNode struct {
-	nats    natsFlags
-	via     []nats.Option // how to reach NATS, where that is not over the network
-	archive *archive.Archive
-	log     *slog.Logger
-
-	retention consume.Retention
-	tuning    archiver.Tuning
-}
-
-// run archives until ctx ends; it calls ready once the feed is followed.
-func (n archiverNode) run(ctx context.Context, metrics prometheus.Registerer, ready func()) error {
-	nc, err := n.nats.dialService(ctx, "tidegate archiver", n.log, n.via...)
-	if err != nil {
-		return err
-	}
-	service, err := archiver.New(archiver.Config{
-		NATS: nc, Archive: n.archive, Member: nuid.Next(), Version: thisVersion().Version, Now: time.Now, Log: n.log, Metrics: metrics,
-		Retention: n.retention, Tuning: n.tuning,
-	})
-	if err != nil {
-		nc.Close()
-		return fmt.Errorf("make the archiver: %w", err)
-	}
-	return runService(ctx, service, ready)
 }

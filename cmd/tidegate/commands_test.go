@@ -258,6 +258,19 @@ func TestAdmissionWithoutTable(t *testing.T) {
 	require.Contains(t, w.stderr.String(), "tidegate table create")
 }
 
+// TestAdmissionWithoutNATS: what cannot be reached is NATS, so that no word is of
+// the store.
+func TestAdmissionWithoutNATS(t *testing.T) {
+	w := newWorld()
+	code := runWithin(t, []string{
+		"admission", "--nats", "nats://127.0.0.1:99999", // no port: the dial itself fails
+		"--dynamodb-endpoint", "http://127.0.0.1:1", "--admin-listen", "127.0.0.1:0",
+	}, w)
+	require.Equal(t, exitError, code)
+	require.Contains(t, w.stderr.String(), "point --nats at yours")
+	require.NotContains(t, w.stderr.String(), "--dynamodb-endpoint")
+}
+
 // TestDynamoDB keeps limits in a store that runs alone.
 func TestDynamoDB(t *testing.T) {
 	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")

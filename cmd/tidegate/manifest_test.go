@@ -25,7 +25,6 @@ import (
 	"github.com/tidegate/tidegate/internal/namespace"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
-	"github.com/tidegate/tidegate/services/admission"
 )
 
 // TestManifests is the life of a manifest as people see it.
@@ -117,12 +116,12 @@ func startFaulty(t *testing.T) *faultySystem {
 	t.Cleanup(ns.Shutdown)
 	s := &faultySystem{nats: ns.URL(), ns: id, stored: limits.NewStore(client, table.DefaultName, audit.NewLog(client, table.DefaultName, func() (time.Time, error) { return time.Now(), nil })), faults: fault.New(fault.Options{Next: engine.HTTPClient(), Now: time.Now})}
 	n := node{
-		nats: natsFlags{NATS: s.nats}, table: table.DefaultName, log: log, tuning: admission.Tuning{},
+		nats: natsFlags{NATS: s.nats}, table: table.DefaultName, log: log, metrics: prometheus.NewRegistry(),
 		store: localdynamo.Config(&http.Client{Transport: s.faults}, localRegion),
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, ended := make(chan struct{}), make(chan error, 1)
-	go func() { ended <- n.run(ctx, prometheus.NewRegistry(), func() { close(ready) }) }()
+	go func() { ended <- n.run(ctx, "admission", admissionCmd{}.make, func() { close(ready) }) }()
 	t.Cleanup(func() { cancel(); require.NoError(t, <-ended) })
 	select {
 	case <-ready:

@@ -3,23 +3,17 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidegate/tidegate/internal/consume"
 	"github.com/tidegate/tidegate/services/relay"
 )
 
 type relayCmd struct {
-	natsFlags
-	storeFlags
-	adminFlags
+	nodeFlags
 	feedFlags
 }
 
@@ -31,11 +25,15 @@ type feedFlags struct {
 	MaxBytes int64         `name:"feed-max-bytes" default:"1073741824" placeholder:"BYTES" help:"Size of the feed at most; when it is full the relay waits; default: 1073741824."`
 }
 
-func (f feedFlags) retention() (consume.Retention, error) {
+func (f feedFlags) check() error {
 	if f.Replicas < 1 || f.MaxAge <= 0 || f.MaxBytes < 1 {
-		return consume.Retention{}, usageError{errors.New("--feed-replicas, --feed-max-age and --feed-max-bytes must be above 0")}
+		return usageError{errors.New("--feed-replicas, --feed-max-age and --feed-max-bytes must be above 0")}
 	}
-	return consume.Retention{Replicas: f.Replicas, MaxAge: f.MaxAge, MaxBytes: f.MaxBytes}, nil
+	return nil
+}
+
+func (f feedFlags) retention() consume.Retention {
+	return consume.Retention{Replicas: f.Replicas, MaxAge: f.MaxAge, MaxBytes: f.MaxBytes}
 }
 
 func (relayCmd) Help() string {
@@ -44,71 +42,20 @@ func (relayCmd) Help() string {
 
 // Run relays until ctx ends.
 func (c relayCmd) Run(ctx context.Context, o output) error {
-	if err := checkListen("--admin-listen", c.AdminListen); err != nil {
+	if err := c.check(); err != nil {
 		return err
 	}
-	retention, err := c.retention()
+	n, err := c.node(ctx, o)
 	if err != nil {
 		return err
 	}
-	log, err := c.logger(o)
-	if err != nil {
-		return err
-	}
-	cfg, err := c.aws(ctx)
-	if err != nil {
-		return err
-	}
-	r := relayNode{nats: c.natsFlags, table: c.Table, store: cfg, log: log, retention: retention}
-	return c.serve(ctx, log, "relay", func(ctx context.Context, registry *prometheus.Registry, ready func()) error {
-		return r.run(ctx, registry, func() {
-			ready()
-			log.InfoContext(ctx, "the relay is ready", "nats", c.where(), "table", c.Table, "admin", c.AdminListen)
-		})
-	})
+	return n.serve(ctx, c.adminFlags, "relay", c.make, "the relay is ready", "table", c.Table)
 }
 
-// relayNode is one relay and what it stands on.
-type relayNode struct {
-	nats  natsFlags
-	via   []nats.Option // how to reach NATS, where that is not over the network
-	table string
-	store aws.Config
-	log   *slog.Logger
-
-	retention consume.Retention
-}
-
-// run relays until ctx ends; it calls ready once the table's stream is followed.
-func (n relayNode) run(ctx context.Context, metrics prometheus.Registerer, ready func()) error {
-	nc, err := n.nats.dialService(ctx, "tidegate relay", n.log, n.via...)
-	if err != nil {
-		return err
-	}
-	service, err := relay.New(relay.Config{
+// make makes a relay, which is ready once the table's stream is followed.
+func (c relayCmd) make(n node, nc *nats.Conn) (service, error) {
+	return relay.New(relay.Config{
 		NATS: nc, DynamoDB: n.store, Table: n.table, Member: nuid.Next(), Version: thisVersion().Version,
-		Now: time.Now, Log: n.log, Metrics: metrics, Retention: n.retention,
+		Now: time.Now, Log: n.log, Metrics: n.metrics, Retention: c.retention(),
 	})
-	if err != nil {
-		nc.Close()
-		return fmt.Errorf("make the relay: %w", err)
-	}
-	return runService(ctx, service, ready)
-}
-
-// runService runs a service and calls ready once it is.
-func runService(ctx context.Context, service interface {
-	Run(ctx context.Context) error
-	Ready() <-chan struct{}
-}, ready func(),
-) error {
-	ended := make(chan error, 1)
-	go func() { ended <- service.Run(ctx) }()
-	select {
-	case <-service.Ready():
-		ready()
-		return <-ended
-	case err := <-ended:
-		return err
-	}
 }

@@ -2,22 +2,15 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"log/slog"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
-	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/tidegate/tidegate/internal/consume"
 	"github.com/tidegate/tidegate/services/sharder"
 )
 
 type sharderCmd struct {
-	natsFlags
-	storeFlags
-	adminFlags
+	nodeFlags
 	feedFlags
 }
 
@@ -27,54 +20,20 @@ func (sharderCmd) Help() string {
 
 // Run watches over shards until ctx ends.
 func (c sharderCmd) Run(ctx context.Context, o output) error {
-	if err := checkListen("--admin-listen", c.AdminListen); err != nil {
+	if err := c.check(); err != nil {
 		return err
 	}
-	retention, err := c.retention()
+	n, err := c.node(ctx, o)
 	if err != nil {
 		return err
 	}
-	log, err := c.logger(o)
-	if err != nil {
-		return err
-	}
-	cfg, err := c.aws(ctx)
-	if err != nil {
-		return err
-	}
-	n := sharderNode{nats: c.natsFlags, table: c.Table, store: cfg, log: log, retention: retention}
-	return c.serve(ctx, log, "sharder", func(ctx context.Context, registry *prometheus.Registry, ready func()) error {
-		return n.run(ctx, registry, func() {
-			ready()
-			log.InfoContext(ctx, "the sharder is ready", "nats", c.where(), "table", c.Table, "admin", c.AdminListen)
-		})
-	})
+	return n.serve(ctx, c.adminFlags, "sharder", c.make, "the sharder is ready", "table", c.Table)
 }
 
-// sharderNode is one sharder and what it stands on.
-type sharderNode struct {
-	nats  natsFlags
-	via   []nats.Option // how to reach NATS, where that is not over the network
-	table string
-	store aws.Config
-	log   *slog.Logger
-
-	retention consume.Retention
-}
-
-// run watches over shards until ctx ends; it calls ready once the feed is followed.
-func (n sharderNode) run(ctx context.Context, metrics prometheus.Registerer, ready func()) error {
-	nc, err := n.nats.dialService(ctx, "tidegate sharder", n.log, n.via...)
-	if err != nil {
-		return err
-	}
-	service, err := sharder.New(sharder.Config{
+// make makes a sharder, which is ready once the feed is followed.
+func (c sharderCmd) make(n node, nc *nats.Conn) (service, error) {
+	return sharder.New(sharder.Config{
 		NATS: nc, DynamoDB: n.store, Table: n.table, Member: nuid.Next(), Version: thisVersion().Version,
-		Clock: systemClock(), Log: n.log, Metrics: metrics, Retention: n.retention,
+		Clock: systemClock(), Log: n.log, Metrics: n.metrics, Retention: c.retention(),
 	})
-	if err != nil {
-		nc.Close()
-		return fmt.Errorf("make the sharder: %w", err)
-	}
-	return runService(ctx, service, ready)
 }

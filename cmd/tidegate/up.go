@@ -30,8 +30,9 @@ func (upCmd) Help() string {
 	return `The data directory keeps everything: the store is in DIR/dynamodb, what NATS JetStream keeps in DIR/nats, audit events that have left the store in DIR/archive.`
 }
 
-// Run serves until ctx ends, then stops in order: admission answers what it
-// has, relay and the services on the feed end what they do, all at once, then NATS, then the store's listener and the store.
+// Run serves until ctx ends, then stops in order: admission answers what it has,
+// relay and the services on the feed end what they do, all at once, then NATS, then
+// the store's listener and the store.
 func (c upCmd) Run(ctx context.Context, o output) error {
 	if err := c.check(); err != nil {
 		return err
@@ -72,35 +73,36 @@ func (c upCmd) Run(ctx context.Context, o output) error {
 			return err
 		}
 		defer func() { err = errors.Join(err, kept.Close()) }()
-		flags := natsFlags{NATS: ns.URL()}
-		via := []nats.Option{ns.InProcess()}
-		r := relayNode{nats: flags, via: via, table: table.DefaultName, store: store, log: log}
-		a := aggregatorNode{nats: flags, via: via, table: table.DefaultName, store: store, log: log}
-		k := archiverNode{nats: flags, via: via, archive: kept, log: log}
-		s := sharderNode{nats: flags, via: via, table: table.DefaultName, store: store, log: log}
-		n := node{archive: kept, nats: flags, via: via, table: table.DefaultName, store: store, log: log, traces: traces}
-		return daemon.NewGroup(daemon.GroupOptions{Log: log, Now: time.Now},
-			daemon.Component{Name: "relay", Run: func(stop, _ context.Context, ready func()) error {
-				return r.run(stop, registry, ready)
-			}},
-			daemon.Component{Name: "aggregator", Beside: true, Run: func(stop, _ context.Context, ready func()) error {
-				return a.run(stop, registry, ready)
-			}},
-			daemon.Component{Name: "archiver", Beside: true, Run: func(stop, _ context.Context, ready func()) error {
-				return k.run(stop, registry, ready)
-			}},
-			daemon.Component{Name: "sharder", Beside: true, Run: func(stop, _ context.Context, ready func()) error {
-				return s.run(stop, registry, ready)
-			}},
-			daemon.Component{Name: "admission", Run: func(stop, _ context.Context, admits func()) error {
-				return n.run(stop, registry, func() {
-					admits()
-					ready()
-					c.greet(o, flags.NATS)
-				})
-			}},
-		).Run(ctx, context.WithoutCancel(ctx))
+		n := node{
+			nats: natsFlags{NATS: ns.URL()}, via: []nats.Option{ns.InProcess()}, table: table.DefaultName, store: store,
+			archive: kept, log: log, metrics: registry, traces: traces,
+		}
+		return n.all(ctx, func() {
+			ready()
+			c.greet(o, ns.URL())
+		})
 	})
+}
+
+// all runs all services until ctx ends; it calls ready once admission is, the last.
+func (n node) all(ctx context.Context, ready func()) error {
+	beside := func(name string, create maker) daemon.Component {
+		return daemon.Component{Name: name, Beside: true, Run: func(stop, _ context.Context, runs func()) error {
+			return n.run(stop, name, create, runs)
+		}}
+	}
+	return daemon.NewGroup(daemon.GroupOptions{Log: n.log, Now: time.Now},
+		beside("relay", relayCmd{}.make),
+		beside("aggregator", aggregatorCmd{}.make),
+		beside("archiver", archiverCmd{}.make),
+		beside("sharder", sharderCmd{}.make),
+		daemon.Component{Name: "admission", Run: func(stop, _ context.Context, admits func()) error {
+			return n.run(stop, "admission", admissionCmd{}.make, func() {
+				admits()
+				ready()
+			})
+		}},
+	).Run(ctx, context.WithoutCancel(ctx))
 }
 
 // openArchive opens the audit archive of the data directory.
