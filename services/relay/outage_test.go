@@ -91,7 +91,7 @@ func TestTheStreamIsEnabledAnew(t *testing.T) {
 
 func TestNATSRestarts(t *testing.T) {
 	w := newWorld(t, localdynamo.StreamOptions{ShardRecords: 50}, fault.Options{})
-	a, b := w.start("a", fast()), w.start("b", fast())
+	a, b := w.start("a", impatient()), w.start("b", impatient())
 	w.spendAll(1, 20)
 	<-a.Ready()
 	<-b.Ready()
@@ -148,7 +148,7 @@ func TestTheFeedIsFull(t *testing.T) {
 	tuning.Purge, tuning.Page = 400*time.Millisecond, 50
 	p := w.startWith("a", tuning, retention)
 	w.spendAll(1, 60)
-	require.Eventually(t, func() bool { return p.metric(t, "tidegate_relay_feed_full_total") > 0 }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return p.metric(t, "tidegate_relay_feed_full_total") > 0 }, patience, 5*time.Millisecond)
 	require.Less(t, w.count(js), w.expected())
 
 	seen := map[string]int{}
@@ -165,7 +165,7 @@ func TestTheFeedIsFull(t *testing.T) {
 	for position, times := range seen {
 		require.Equal(t, 1, times, position)
 	}
-	require.Eventually(t, func() bool { return w.count(js) == 0 }, 20*time.Second, 5*time.Millisecond, "what all have seen is dropped")
+	require.Eventually(t, func() bool { return w.count(js) == 0 }, patience, 5*time.Millisecond, "what all have seen is dropped")
 	info, err := feed.Info(t.Context(), jetstream.WithSubjectFilter(events.CheckpointsAll))
 	require.NoError(t, err)
 	require.NotEmpty(t, info.State.Subjects, "checkpoints stay")
@@ -178,12 +178,12 @@ func TestCheckpointsOutliveEvents(t *testing.T) {
 	p := w.startWith("a", fast(), retention)
 	w.spendAll(1, 10)
 	js := w.jetstream()
-	require.Eventually(t, func() bool { return p.metric(t, "tidegate_relay_records_total") == 50 }, 20*time.Second, 5*time.Millisecond)
-	require.Eventually(t, func() bool { return w.count(js) == 0 }, 20*time.Second, 20*time.Millisecond, "events grow old")
+	require.Eventually(t, func() bool { return p.metric(t, "tidegate_relay_records_total") == 50 }, patience, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return w.count(js) == 0 }, patience, 20*time.Millisecond, "events grow old")
 	p.leave(t)
 	p = w.startWith("b", fast(), retention)
 	w.spendAll(11, 11)
-	require.Eventually(t, func() bool { return p.metric(t, "tidegate_relay_records_total") >= 5 }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return p.metric(t, "tidegate_relay_records_total") >= 5 }, patience, 5*time.Millisecond)
 	p.leave(t)
 	require.Equal(t, 5, p.metric(t, "tidegate_relay_records_total"), "nothing comes again")
 }
@@ -200,14 +200,14 @@ func TestRecordsOutsideTheFeedMoveTheCheckpoint(t *testing.T) {
 	}
 	outside := func(n int) {
 		t.Helper()
-		require.Eventually(t, func() bool { return p.metric(t, "tidegate_relay_outside_total") == n }, 20*time.Second, 5*time.Millisecond)
+		require.Eventually(t, func() bool { return p.metric(t, "tidegate_relay_outside_total") == n }, patience, 5*time.Millisecond)
 	}
 	outside(20)
 	require.Zero(t, p.metric(t, "tidegate_relay_batches_total"))
 	w.clock.advance(2 * time.Minute)
 	w.put(table.EncodeVersion(keys.Version{Namespace: ns}, 100))
 	outside(21)
-	require.Eventually(t, func() bool { return p.metric(t, "tidegate_relay_batches_total") == 1 }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return p.metric(t, "tidegate_relay_batches_total") == 1 }, patience, 5*time.Millisecond)
 	p.leave(t)
 
 	p = w.start("b", fast()) // begins behind the checkpoint
@@ -251,7 +251,7 @@ func TestDamagedItemsGoToTheDeadLetters(t *testing.T) {
 		require.Eventually(t, func() bool {
 			letters = w.deadLetters()
 			return len(letters) == 2 && letters[1].Number > number
-		}, 20*time.Second, 5*time.Millisecond)
+		}, patience, 5*time.Millisecond)
 		letters[0] = letters[1]
 	}
 	w.mustArrive()
@@ -272,7 +272,7 @@ func TestDeadLettersAreReplayed(t *testing.T) {
 			`"new":{"PK":{"S":"_/SYSTEM#"},"SK":{"S":"#NAMESPACE#acme"},"namespace_id":{"S":"AAAAAAAAAAA"}}}`),
 	}))
 	require.NoError(t, dead.Replay(t.Context(), w.deadLetters()[0].Number))
-	require.Eventually(t, func() bool { return w.count(js) == 1 }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return w.count(js) == 1 }, patience, 5*time.Millisecond)
 	require.Empty(t, w.deadLetters())
 	all := w.received()
 	require.Equal(t, keys.NamespaceName{Name: "acme"}, all[0].Key)
@@ -290,7 +290,7 @@ func TestRelaysShareTheStreamShards(t *testing.T) {
 	a, b := w.start("a", fast()), w.start("b", fast())
 	w.mustArrive()
 	shards := func(p *process) int { return p.metric(t, "tidegate_relay_stream_shards") }
-	require.Eventually(t, func() bool { return shards(a) > 0 && shards(b) > 0 }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return shards(a) > 0 && shards(b) > 0 }, patience, 5*time.Millisecond)
 	a.leave(t)
 	w.spendAll(301, 310)
 	w.mustArrive()

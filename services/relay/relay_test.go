@@ -37,7 +37,7 @@ func TestEachChangeArrivesOnceAndInOrder(t *testing.T) {
 	start := func() {
 		started++
 		name := fmt.Sprintf("relay-%d", started)
-		tuning := fast()
+		tuning := impatient()
 		tuning.Page = 1 + random.IntN(50)
 		if random.IntN(4) == 0 {
 			tuning.Survey = time.Second // it is hardly believed to live: others read beside it
@@ -59,7 +59,7 @@ func TestEachChangeArrivesOnceAndInOrder(t *testing.T) {
 		}
 		// The kills meet relays that are behind, more or less.
 		behind := random.IntN(300)
-		require.Eventually(t, func() bool { return w.count(js)+behind >= w.expected() }, 30*time.Second, 2*time.Millisecond, "the relays do not get on")
+		require.Eventually(t, func() bool { return w.count(js)+behind >= w.expected() }, patience, 2*time.Millisecond, "the relays do not get on")
 		for name, p := range running {
 			switch random.IntN(6) {
 			case 0:

@@ -122,12 +122,22 @@ func (w *world) stream(on bool) {
 	require.NoError(w.t, err)
 }
 
-// fast are the times of a relay in tests.
+// patience is how long tests wait for what must come: only what hangs takes so long.
+const patience = time.Minute
+
+// fast are the times of a relay in tests. It gives up on nobody who is merely slow.
 func fast() relay.Tuning {
 	return relay.Tuning{
-		Poll: 5 * time.Millisecond, Survey: 20 * time.Millisecond, MemberTTL: 200 * time.Millisecond, StoreTimeout: time.Second,
-		PublishTimeout: 300 * time.Millisecond, MaxBackoff: 50 * time.Millisecond, Purge: time.Hour,
+		Poll: 5 * time.Millisecond, Survey: 20 * time.Millisecond, MemberTTL: 200 * time.Millisecond, StoreTimeout: patience,
+		PublishTimeout: patience, MaxBackoff: 50 * time.Millisecond, Purge: time.Hour,
 	}
+}
+
+// impatient are those of a relay whose requests to NATS get lost.
+func impatient() relay.Tuning {
+	tuning := fast()
+	tuning.PublishTimeout = 300 * time.Millisecond
+	return tuning
 }
 
 // process is a running relay.
@@ -260,7 +270,7 @@ func carried(key keys.Key) bool {
 func (w *world) mustArrive() {
 	w.t.Helper()
 	js := w.jetstream()
-	require.Eventually(w.t, func() bool { return w.count(js) >= w.expected() }, 60*time.Second, 10*time.Millisecond, "not everything arrives")
+	require.Eventually(w.t, func() bool { return w.count(js) >= w.expected() }, patience, 10*time.Millisecond, "not everything arrives")
 	w.mustBeExact()
 }
 
