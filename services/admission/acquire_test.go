@@ -26,7 +26,7 @@ func TestAcquireSpeaksTheWireContract(t *testing.T) {
 	w.setLimits(t, api.LimitsTarget{System: true}, perDay("rpm", 100), perDay("tpm", 1000))
 	w.node(t, Tuning{})
 	nc := w.nats.Connect(t)
-	m := send(t, nc, api.VerbAcquire, `{"entity":"api-key-123","resource":"gpt-4","consume":{"rpm":1,"tpm":500}}`, time.Second)
+	m := send(t, nc, api.VerbAcquire, `{"entity":"api-key-123","resource":"gpt-4","consume":{"rpm":1,"tpm":500}}`, patience)
 	var reply map[string]any
 	require.NoError(t, json.Unmarshal(m.Data, &reply))
 	require.NotEmpty(t, reply["lease"])
@@ -184,7 +184,7 @@ func TestBadInputWritesNothing(t *testing.T) {
 		"status without entity": {api.VerbStatus, `{}`, api.CodeMissingField},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := refused(t, nc, c.verb, c.body, time.Second)
+			e := refused(t, nc, c.verb, c.body, patience)
 			require.Equal(t, c.code, e.Code, e.Message)
 			require.Equal(t, 400, e.Status())
 			require.NotEmpty(t, e.Message)
@@ -195,18 +195,18 @@ func TestBadInputWritesNothing(t *testing.T) {
 	for _, write := range []string{"UpdateItem", "PutItem", "DeleteItem", "TransactWriteItems"} {
 		require.Equal(t, before[write].Calls, after[write].Calls, write)
 	}
-	e := refused(t, nc, api.VerbAcquire, `{"entity":"e","resource":"other","consume":{"rpm":1}}`, time.Second)
+	e := refused(t, nc, api.VerbAcquire, `{"entity":"e","resource":"other","consume":{"rpm":1}}`, patience)
 	for _, place := range []string{"entity", "resource", "system", "other"} {
 		require.Contains(t, e.Message, place, "the message names the four places looked at")
 	}
-	m, err := nc.Request(api.Subject("nobody", api.VerbAcquire), []byte(one), 2*time.Second)
+	m, err := nc.Request(api.Subject("nobody", api.VerbAcquire), []byte(one), patience)
 	require.NoError(t, err)
 	require.Equal(t, api.CodeUnknownNamespace, api.DecodeError(m.Data).Code)
 	require.Equal(t, "404", m.Header.Get(api.HeaderErrorCode))
 	for _, timeout := range []string{"0", "-1", "soon", "1.5"} {
 		msg := natsMsg(api.VerbAcquire, one)
 		msg.Header.Set(api.HeaderTimeout, timeout)
-		m, err := nc.RequestMsg(msg, 2*time.Second)
+		m, err := nc.RequestMsg(msg, patience)
 		require.NoError(t, err)
 		require.Equal(t, api.CodeInvalidTimeout, api.DecodeError(m.Data).Code, timeout)
 	}
@@ -221,9 +221,9 @@ func TestAnAddedLimitIsFoundWithoutNews(t *testing.T) {
 	require.True(t, acquire(t, nc, one).Allowed)
 	w.setLimits(t, api.LimitsTarget{Resource: "gpt-4"}, perDay("rpm", 10), perDay("tpm", 1000))
 	require.Eventually(t, func() bool {
-		m := send(t, nc, api.VerbAcquire, `{"entity":"api-key-123","resource":"gpt-4","consume":{"tpm":1}}`, time.Second)
+		m := send(t, nc, api.VerbAcquire, `{"entity":"api-key-123","resource":"gpt-4","consume":{"tpm":1}}`, patience)
 		return m.Header.Get(api.HeaderErrorCode) == ""
-	}, 10*time.Second, 50*time.Millisecond)
+	}, patience, 50*time.Millisecond)
 }
 
 // The status of an entity shows what still has limits.

@@ -65,7 +65,7 @@ func TestTakeBacksThroughEveryFault(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := family(t)
-			n := w.node(t, Tuning{StoreTimeout: 150 * time.Millisecond})
+			n := w.node(t, Tuning{StoreTimeout: maxStoreCall})
 			nc := w.nats.Connect(t)
 			require.True(t, acquire(t, nc, oneRPM("child")).Allowed)
 			w.drain(t, "parent")
@@ -100,7 +100,7 @@ func TestASpendOfAParentThroughEveryFault(t *testing.T) {
 		"failed before": {fault.InternalError(), false, 0, 0},
 		"failed after":  {fault.InternalErrorAfter(), true, 1, 1},
 		"reply lost":    {fault.Fault{Kind: fault.ReplyLost}, true, 1, 1},
-		"arrives late":  {fault.Fault{Kind: fault.Late, Delay: 400 * time.Millisecond}, false, 0, 1},
+		"arrives late":  {fault.Fault{Kind: fault.Late, Delay: 1}, false, 0, 1},
 	} {
 		for _, policy := range []api.Policy{api.PolicyBlock, api.PolicyAllow} {
 			t.Run(name+"/"+string(policy), func(t *testing.T) {
@@ -110,12 +110,12 @@ func TestASpendOfAParentThroughEveryFault(t *testing.T) {
 					LimitsTarget: own("child"), Limits: []api.Limit{perDay("rpm", 100)}, OnUnavailable: policy,
 				})
 				require.NoError(t, err)
-				n := w.node(t, Tuning{StoreTimeout: 150 * time.Millisecond})
+				n, arrive := w.nodeOfLate(t)
 				nc := w.nats.Connect(t)
 				require.True(t, acquire(t, nc, oneRPM("child")).Allowed)
 				writeOf(n, "parent", 1, c.fault)
-				m := send(t, nc, api.VerbAcquire, oneRPM("child"), 2*time.Second)
-				n.faults.Wait()
+				m := send(t, nc, api.VerbAcquire, oneRPM("child"), patience)
+				arrive()
 				switch {
 				case c.admitted || policy == api.PolicyAllow:
 					var reply api.AcquireReply
@@ -139,7 +139,7 @@ func TestASpendOfAParentThroughEveryFault(t *testing.T) {
 // back what it spent before the node is gone.
 func TestAHangingParentIsAnsweredInTime(t *testing.T) {
 	w := family(t)
-	n := w.node(t, Tuning{StoreTimeout: 900 * time.Millisecond})
+	n := w.node(t, Tuning{StoreTimeout: maxStoreCall})
 	nc := w.nats.Connect(t)
 	require.True(t, acquire(t, nc, oneRPM("child")).Allowed)
 	writeOf(n, "parent", 1, fault.Fault{Kind: fault.ReplyHangs})
@@ -203,7 +203,7 @@ func TestAShedParentSpendsNothing(t *testing.T) {
 	for i := range 8 {
 		go func() {
 			m := natsMsg(api.VerbAcquire, oneRPM(fmt.Sprintf("child-%d", i)))
-			reply, err := nc.RequestMsg(m, 5*time.Second)
+			reply, err := nc.RequestMsg(m, patience)
 			shed := err == nil && reply.Header.Get(api.HeaderErrorCode) == fmt.Sprint(http.StatusServiceUnavailable) &&
 				api.DecodeError(reply.Data).Code == api.CodeOverloaded
 			if shed {

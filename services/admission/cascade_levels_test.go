@@ -91,11 +91,11 @@ func TestLevelsWithOtherLimits(t *testing.T) {
 		{Entity: "root", Name: "usd", Capacity: 5, Available: 5},
 	}, reply.Limits)
 
-	e := refused(t, nc, api.VerbAcquire, spending("child", `{"rpm":1,"ipm":1}`), 2*time.Second)
+	e := refused(t, nc, api.VerbAcquire, spending("child", `{"rpm":1,"ipm":1}`), patience)
 	require.Equal(t, api.CodeUnknownLimit, e.Code)
 	require.Equal(t, "consume.ipm", e.Field)
 	require.Contains(t, e.Message, "parent has tpm")
-	require.Equal(t, api.CodeUnknownLimit, refused(t, nc, api.VerbStatus, spending("child", `{"ipm":1}`), 2*time.Second).Code)
+	require.Equal(t, api.CodeUnknownLimit, refused(t, nc, api.VerbStatus, spending("child", `{"ipm":1}`), patience).Code)
 
 	// A limit in debt blocks at every level, also a request that spends 0 of it.
 	debt := ask[api.AdjustReply](t, nc, api.VerbAdjust, adjustBody(reply.Lease, `{"tpm":700}`))
@@ -123,8 +123,8 @@ func TestLevelsWithoutLimits(t *testing.T) {
 			w.lineage(t, "child", "parent", "root")
 			w.node(t, Tuning{})
 			nc := w.nats.Connect(t)
-			require.Equal(t, api.CodeNoLimits, refused(t, nc, api.VerbAcquire, oneRPM("child"), 2*time.Second).Code)
-			require.Equal(t, api.CodeNoLimits, refused(t, nc, api.VerbStatus, oneRPM("child"), 2*time.Second).Code)
+			require.Equal(t, api.CodeNoLimits, refused(t, nc, api.VerbAcquire, oneRPM("child"), patience).Code)
+			require.Equal(t, api.CodeNoLimits, refused(t, nc, api.VerbStatus, oneRPM("child"), patience).Code)
 			var limited []string
 			for _, entity := range []string{"child", "parent", "root"} {
 				if entity != without {
@@ -135,13 +135,13 @@ func TestLevelsWithoutLimits(t *testing.T) {
 			}
 			var reply api.AcquireReply
 			require.Eventually(t, func() bool {
-				m := send(t, nc, api.VerbAcquire, oneRPM("child"), 2*time.Second)
+				m := send(t, nc, api.VerbAcquire, oneRPM("child"), patience)
 				if m.Header.Get(api.HeaderErrorCode) != "" {
 					return false
 				}
 				reply = acquire(t, nc, oneRPM("child"))
 				return len(reply.Limits) == 2
-			}, 5*time.Second, 10*time.Millisecond)
+			}, patience, 10*time.Millisecond)
 			require.True(t, reply.Allowed)
 			require.Equal(t, limited, entitiesOf(reply.Limits))
 			require.Nil(t, w.item(t, without, "gpt-4"), "nothing is written where nothing limits")
@@ -151,7 +151,7 @@ func TestLevelsWithoutLimits(t *testing.T) {
 			w.tell(t, own(without))
 			require.Eventually(t, func() bool {
 				return len(acquire(t, nc, oneRPM("child")).Limits) == 3
-			}, 5*time.Second, 10*time.Millisecond, "limits that a level gets count at once")
+			}, patience, 10*time.Millisecond, "limits that a level gets count at once")
 		})
 	}
 }
@@ -229,7 +229,7 @@ func TestAParentThatChanges(t *testing.T) {
 			}
 			inARow++
 			return inARow == 12
-		}, 5*time.Second, 2*time.Millisecond)
+		}, patience, 2*time.Millisecond)
 		item := w.item(t, "child", "gpt-4")
 		require.Equal(t, parent, item.Parent)
 		require.Equal(t, parent != "", item.Cascade)

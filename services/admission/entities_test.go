@@ -41,7 +41,7 @@ func TestAChangedFamilyReachesEveryNode(t *testing.T) {
 				acquire(t, nc, spend)
 				item := w.item(t, "api-key-123", "gpt-4")
 				return item.Parent == step.parent && item.Cascade == step.cascade && !n.knowsOutdated()
-			}, time.Second, time.Millisecond, "%s", step.body)
+			}, patience, time.Millisecond, "%s", step.body)
 		}
 	}
 }
@@ -83,7 +83,7 @@ func TestAuditEventsSayWhoAsked(t *testing.T) {
 			if c.header != "" {
 				m.Header.Set(api.HeaderRequestInfo, c.header)
 			}
-			reply, err := nc.RequestMsg(m, 5*time.Second)
+			reply, err := nc.RequestMsg(m, patience)
 			require.NoError(t, err)
 			require.Empty(t, reply.Header.Get(api.HeaderErrorCode), string(reply.Data))
 			events := ask[api.AuditListReply](t, nc, api.VerbAuditList, `{}`).Events

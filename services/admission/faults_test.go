@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -69,13 +70,13 @@ func TestASpendThroughEveryFault(t *testing.T) {
 			"failed after, 500":                {fault.InternalErrorAfter(), true, 1},
 			"reply lost":                       {fault.Fault{Kind: fault.ReplyLost}, true, 1},
 			"reply hangs":                      {fault.Fault{Kind: fault.ReplyHangs}, true, 1},
-			"arrives after the caller gave up": {fault.Fault{Kind: fault.Late, Delay: 400 * time.Millisecond}, false, 1},
+			"arrives after the caller gave up": {fault.Fault{Kind: fault.Late, Delay: 1}, false, 1},
 		} {
 			t.Run(write+"/"+name, func(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t)
 				rpmPerDay(t, w, 10)
-				n := w.node(t, Tuning{StoreTimeout: 150 * time.Millisecond})
+				n, arrive := w.nodeOfLate(t)
 				nc := w.nats.Connect(t)
 				already := int64(0)
 				if write == "UpdateItem" {
@@ -83,13 +84,13 @@ func TestASpendThroughEveryFault(t *testing.T) {
 					already = 1
 				}
 				once(n, write, c.fault)
-				m := send(t, nc, api.VerbAcquire, one, 2*time.Second)
+				m := send(t, nc, api.VerbAcquire, one, patience)
+				arrive()
 				if c.admitted {
 					require.Empty(t, m.Header.Get(api.HeaderErrorCode), string(m.Data))
 				} else {
 					require.Equal(t, api.CodeUnavailable, api.DecodeError(m.Data).Code)
 				}
-				n.faults.Wait()
 				spent := -already
 				for _, shard := range w.tree(t, "api-key-123") { // a throttle doubles them
 					spent += shard.Find("rpm").Consumed / 1000
@@ -103,6 +104,19 @@ func TestASpendThroughEveryFault(t *testing.T) {
 			})
 		}
 	}
+}
+
+// nodeOfLate is a node whose late requests to the store arrive when the test says so,
+// which is to be after the answer.
+func (w *world) nodeOfLate(t *testing.T) (n *node, arrive func()) {
+	t.Helper()
+	now := make(chan struct{})
+	let := sync.OnceFunc(func() { close(now) })
+	t.Cleanup(let)
+	n = w.nodeWith(t, Tuning{StoreTimeout: maxStoreCall}, fault.Options{
+		Sleep: func(context.Context, time.Duration) error { <-now; return nil },
+	})
+	return n, func() { let(); n.faults.Wait() }
 }
 
 // A refused write brings the truth: another node had spent meanwhile.
@@ -143,30 +157,30 @@ func TestUnavailablePolicy(t *testing.T) {
 			nc := w.nats.Connect(t)
 			require.True(t, acquire(t, nc, one).Allowed)
 			always(n, f)
-			const patience = 300 * time.Millisecond
-			blocked := refusedWithin(t, nc, one, patience)
+			const short = 300 * time.Millisecond
+			blocked := refusedWithin(t, nc, one, short)
 			require.Equal(t, api.CodeUnavailable, blocked.Code)
 
-			m := send(t, nc, api.VerbAcquire, strings.Replace(one, `}}`, `},"on_unavailable":"allow"}`, 1), patience)
+			m := send(t, nc, api.VerbAcquire, strings.Replace(one, `}}`, `},"on_unavailable":"allow"}`, 1), short)
 			require.JSONEq(t, `{"allowed":true,"lease":"","degraded":true,"limits":[]}`, string(m.Data))
 			unknown := refusedWithin(t, nc, strings.Replace(one, `}}`, `},"on_unavailable":"perhaps"}`, 1), patience)
 			require.Equal(t, api.CodeInvalidPolicy, unknown.Code, "what is wrong with a request never fails open")
 
 			n.faults.Match(nil)
 			require.Eventually(t, func() bool {
-				return send(t, nc, api.VerbAcquire, one, time.Second).Header.Get(api.HeaderErrorCode) == ""
-			}, 5*time.Second, 10*time.Millisecond)
+				return send(t, nc, api.VerbAcquire, one, patience).Header.Get(api.HeaderErrorCode) == ""
+			}, patience, 10*time.Millisecond)
 		})
 	}
 }
 
 // refusedWithin sends a request and requires its refusal before the caller
 // stops waiting.
-func refusedWithin(t *testing.T, nc *nats.Conn, body string, patience time.Duration) *api.Error {
+func refusedWithin(t *testing.T, nc *nats.Conn, body string, timeout time.Duration) *api.Error {
 	t.Helper()
 	m := natsMsg(api.VerbAcquire, body)
-	m.Header.Set(api.HeaderTimeout, api.FormatTimeout(patience))
-	reply, err := nc.RequestMsg(m, 10*patience)
+	m.Header.Set(api.HeaderTimeout, api.FormatTimeout(timeout))
+	reply, err := nc.RequestMsg(m, timeout+patience)
 	require.NoError(t, err)
 	return api.DecodeError(reply.Data)
 }
@@ -206,7 +220,7 @@ func TestStoredPolicyInTheMiddleOfAnAcquire(t *testing.T) {
 				w.setLimits(t, api.LimitsTarget{System: true}, perDay("rpm", 10))
 				_, err := w.limits.SetPolicy(t.Context(), w.ns, api.Principal{User: "ops"}, api.PolicySetRequest{LimitsTarget: target, OnUnavailable: api.PolicyAllow})
 				require.NoError(t, err)
-				n := w.node(t, Tuning{StoreTimeout: 150 * time.Millisecond})
+				n := w.node(t, Tuning{StoreTimeout: maxStoreCall})
 				nc := w.nats.Connect(t)
 				require.True(t, acquire(t, nc, one).Allowed)
 				switch operation {
@@ -224,7 +238,7 @@ func TestStoredPolicyInTheMiddleOfAnAcquire(t *testing.T) {
 				require.True(t, reply.Degraded)
 				blocked := refused(t, nc, api.VerbAcquire, strings.Replace(one, `}}`, `},"on_unavailable":"block"}`, 1), time.Second)
 				require.Equal(t, api.CodeUnavailable, blocked.Code)
-				unknown := refused(t, nc, api.VerbAcquire, strings.Replace(one, "{\"rpm\":1}", "{\"rpm\":-1}", 1), time.Second)
+				unknown := refused(t, nc, api.VerbAcquire, strings.Replace(one, "{\"rpm\":1}", "{\"rpm\":-1}", 1), patience)
 				require.Equal(t, api.CodeInvalidAmount, unknown.Code, "what is wrong with a request never fails open")
 			})
 		}
@@ -261,7 +275,7 @@ func oneBucketHoldsAQuarterOfTheQueue(t *testing.T, shards int) {
 	var wg sync.WaitGroup
 	for range 30 {
 		wg.Go(func() {
-			m := send(t, nc, api.VerbAcquire, one, 20*time.Second)
+			m := send(t, nc, api.VerbAcquire, one, patience)
 			if m.Header.Get(api.HeaderErrorCode) == "503" {
 				require.Equal(t, api.CodeOverloaded, api.DecodeError(m.Data).Code)
 				if shed.Add(1) == 20 {

@@ -208,8 +208,8 @@ func (c *committer) commit(ctx context.Context, calls []*call, now bucket.Instan
 			if p.verdicts[i] == verdictDeny && !q.part {
 				c.noteDenial()
 			}
-			q.answer(result{verdict: p.verdicts[i], settings: v.settings, item: v.item, now: now})
 			c.node.metrics.decided[decision{writeNone, q.kind()}].Inc()
+			q.answer(result{verdict: p.verdicts[i], settings: v.settings, item: v.item, now: now})
 			continue
 		case verdictCommit:
 			w.committed = append(w.committed, q)
@@ -265,8 +265,8 @@ func (c *committer) took(ctx context.Context, w written) {
 		c.notePace(w.item)
 		c.keep(without(w.left, w.committed))
 		if w.expected != nil {
+			c.node.metrics.committed(w.form, w.committed) // whoever has the answer finds it counted
 			c.deliver(w)
-			c.node.metrics.committed(w.form, w.committed)
 		}
 	case outcomeRefused:
 		cost := max(1, c.unitCost)

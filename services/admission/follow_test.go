@@ -73,7 +73,7 @@ func (w *world) follower(t *testing.T) *node {
 
 func (n *node) follows(t *testing.T) {
 	t.Helper()
-	require.Eventually(t, n.following.Load, 30*time.Second, time.Millisecond, "the node does not follow the feed")
+	require.Eventually(t, n.following.Load, patience, time.Millisecond, "the node does not follow the feed")
 }
 
 // outdated reports whether the node resolves the bucket again, when next asked.
@@ -104,7 +104,7 @@ func TestWhatAnotherWriterChangesBinds(t *testing.T) {
 		f.tell(t, config(key))
 		for _, n := range nodes {
 			require.Eventually(t, func() bool { return n.acquireAt(t, nc, one).Limits[0].Capacity == int64(100-i) },
-				10*time.Second, time.Millisecond, "%T", key)
+				patience, time.Millisecond, "%T", key)
 		}
 	}
 }
@@ -126,7 +126,7 @@ func TestEntitiesAndNamespacesInTheFeed(t *testing.T) {
 	settled := func(more uint64) {
 		t.Helper()
 		heard += more
-		require.Eventually(t, func() bool { return n.news.heard.Load() == heard }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return n.news.heard.Load() == heard }, patience, time.Millisecond)
 	}
 	heard = n.news.heard.Load()
 	change(&events.Entity{Name: "before", Version: 1}, &events.Entity{Name: "after", Version: 2})
@@ -151,7 +151,7 @@ func TestEntitiesAndNamespacesInTheFeed(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, known := n.namespaces.Cached(api.DefaultNamespace)
 		return !known
-	}, 10*time.Second, time.Millisecond)
+	}, patience, time.Millisecond)
 }
 
 // What this release cannot read may concern everything.
@@ -161,7 +161,7 @@ func TestAnUnreadableChangeConcernsEverything(t *testing.T) {
 	n := w.follower(t)
 	before := testutil.ToFloat64(n.Service.metrics.renewals)
 	f.send(t, events.Subject(events.KindConfig, 0), []byte(`{"v":2,"kind":"config"}`))
-	require.Eventually(t, func() bool { return testutil.ToFloat64(n.Service.metrics.renewals) == before+1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return testutil.ToFloat64(n.Service.metrics.renewals) == before+1 }, patience, time.Millisecond)
 }
 
 // A node needs no feed. When there is one, it follows it; and what was changed
@@ -212,13 +212,13 @@ func TestWhatWasMissedIsReadAgain(t *testing.T) {
 	} {
 		before := testutil.ToFloat64(n.Service.metrics.renewals)
 		c.lose()
-		require.Eventually(t, func() bool { return testutil.ToFloat64(n.Service.metrics.renewals) > before }, 30*time.Second, time.Millisecond, c.what)
+		require.Eventually(t, func() bool { return testutil.ToFloat64(n.Service.metrics.renewals) > before }, patience, time.Millisecond, c.what)
 		n.follows(t)
 	}
 	require.EqualValues(t, 98, capacity())
 	rpmPerDay(t, w, 97)
 	f.tell(t, config(keys.SystemConfig{Namespace: w.ns}))
-	require.Eventually(t, func() bool { return capacity() == 97 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return capacity() == 97 }, patience, time.Millisecond)
 }
 
 // An event, or a heartbeat, that does not follow the one before tells of others
@@ -296,7 +296,7 @@ func TestANodeThatStopsHearsOfChanges(t *testing.T) {
 	})
 	answers := make(chan *nats.Msg, 1)
 	go func() {
-		m, _ := nc.Request(api.Subject(api.DefaultNamespace, api.VerbAcquire), []byte(one), 30*time.Second)
+		m, _ := nc.Request(api.Subject(api.DefaultNamespace, api.VerbAcquire), []byte(one), patience)
 		answers <- m
 	}()
 	<-held
@@ -305,14 +305,14 @@ func TestANodeThatStopsHearsOfChanges(t *testing.T) {
 	require.Eventually(t, func() bool { // it takes no more requests
 		_, err := nc.Request(api.Subject(api.DefaultNamespace, api.VerbStatus), []byte(`{"entity":"api-key-123","resource":"gpt-4"}`), time.Second)
 		return err != nil
-	}, 10*time.Second, time.Millisecond)
+	}, patience, time.Millisecond)
 	heard := n.news.heard.Load()
 	f.tell(t, config(keys.SystemConfig{Namespace: w.ns}))
-	require.Eventually(t, func() bool { return n.news.heard.Load() == heard+1 }, 10*time.Second, time.Millisecond, "the feed")
+	require.Eventually(t, func() bool { return n.news.heard.Load() == heard+1 }, patience, time.Millisecond, "the feed")
 	body, err := json.Marshal(api.LimitsTarget{System: true})
 	require.NoError(t, err)
 	require.NoError(t, nc.Publish(api.ConfigSubject(api.DefaultNamespace), body))
-	require.Eventually(t, func() bool { return n.news.heard.Load() == heard+2 }, 10*time.Second, time.Millisecond, "the broadcast")
+	require.Eventually(t, func() bool { return n.news.heard.Load() == heard+2 }, patience, time.Millisecond, "the broadcast")
 	close(hold)
 	require.NoError(t, <-stopped)
 	require.NotNil(t, <-answers)

@@ -50,7 +50,7 @@ func TestRepliesAreNotSentWhereOnlyTheServiceMaySpeak(t *testing.T) {
 	}
 	sendFrom(t, nc, api.VerbAcquire, tokens500, api.ConfigSubject(api.DefaultNamespace))
 	forbidden := n.Service.metrics.requests.WithLabelValues(verbUnknown, string(api.CodeForbidden))
-	require.Eventually(t, func() bool { return counted(t, forbidden) == 5 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return counted(t, forbidden) == 5 }, patience, time.Millisecond)
 	require.NoError(t, n.nats.Flush())
 	require.NoError(t, nc.Flush())
 	pending, _, err := heard.Pending()

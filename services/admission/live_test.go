@@ -22,11 +22,11 @@ func (n *node) at(t *testing.T, nc *nats.Conn, verb api.Verb, body string) *nats
 	defer func() { _ = sub.Unsubscribe() }()
 	require.NoError(t, nc.Flush())
 	now := n.clock.Mono()
-	r := &request{service: n.Service, body: []byte(body), inbox: inbox, received: now, deadline: now + 5*time.Second}
+	r := &request{service: n.Service, body: []byte(body), inbox: inbox, received: now, deadline: now + patience}
 	n.requests.Add(1)
 	n.pending.Add(1)
 	n.dispatch(r, api.Subject(api.DefaultNamespace, verb))
-	m, err := sub.NextMsg(10 * time.Second)
+	m, err := sub.NextMsg(patience)
 	require.NoError(t, err)
 	return m
 }
@@ -74,7 +74,7 @@ func TestAChangeAtAnyLevelBindsOnEveryNode(t *testing.T) {
 			m := n.at(t, nc, api.VerbLimitsSet, string(body))
 			require.Empty(t, m.Header.Get(api.HeaderErrorCode), "refused: %s", m.Data)
 			for k, n := range nodes {
-				require.Eventually(t, bound(n, capacity), 10*time.Second, time.Millisecond, "level %d set at node %d, seen at node %d", i, j, k)
+				require.Eventually(t, bound(n, capacity), patience, time.Millisecond, "level %d set at node %d, seen at node %d", i, j, k)
 			}
 		}
 	}
@@ -84,7 +84,7 @@ func TestAChangeAtAnyLevelBindsOnEveryNode(t *testing.T) {
 		m := nodes[i%2].at(t, nc, api.VerbLimitsDelete, string(body))
 		require.Empty(t, m.Header.Get(api.HeaderErrorCode), "refused: %s", m.Data)
 		for _, n := range nodes {
-			require.Eventually(t, bound(n, int64(100*i+1)), 10*time.Second, time.Millisecond, "level %d deleted", i)
+			require.Eventually(t, bound(n, int64(100*i+1)), patience, time.Millisecond, "level %d deleted", i)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package admission
 import (
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
@@ -18,7 +17,7 @@ func heardLoads(t *testing.T, heard *nats.Subscription, enough func(sum map[int]
 	t.Helper()
 	sum := map[int]events.Load{}
 	for !enough(sum) {
-		m, err := heard.NextMsg(10 * time.Second)
+		m, err := heard.NextMsg(patience)
 		require.NoError(t, err)
 		report, err := events.DecodeLoad(m.Data)
 		require.NoError(t, err)

@@ -81,6 +81,7 @@ func sendAs(t *testing.T, nc *nats.Conn, verb api.Verb, id, body string) *nats.S
 	t.Helper()
 	m := nats.NewMsg(api.Subject(api.DefaultNamespace, verb))
 	m.Data, m.Reply = []byte(body), nc.NewInbox()
+	m.Header.Set(api.HeaderTimeout, api.FormatTimeout(patience))
 	if id != "" {
 		m.Header.Set(api.HeaderRequestID, id)
 	}
@@ -92,7 +93,7 @@ func sendAs(t *testing.T, nc *nats.Conn, verb api.Verb, id, body string) *nats.S
 
 func replyTo(t *testing.T, replies *nats.Subscription) *nats.Msg {
 	t.Helper()
-	m, err := replies.NextMsg(10 * time.Second)
+	m, err := replies.NextMsg(patience)
 	require.NoError(t, err)
 	return m
 }
@@ -139,7 +140,7 @@ func TestRepliesHaveTheRequestsID(t *testing.T) {
 		}
 		if got != "" {
 			require.True(t, api.IsRequestID(got))
-			require.Eventually(t, func() bool { return slices.Contains(j.about(t, got), "answered") }, 10*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return slices.Contains(j.about(t, got), "answered") }, patience, time.Millisecond)
 		}
 	}
 	for _, l := range j.lines(t) {
@@ -155,7 +156,7 @@ func TestRepliesHaveTheRequestsID(t *testing.T) {
 func TestEveryLineAboutARequestNamesIt(t *testing.T) {
 	w := tpmWorld(t)
 	j := newJournal(w)
-	n := w.node(t, Tuning{StoreTimeout: 100 * time.Millisecond})
+	n := w.node(t, Tuning{})
 	nc := w.nats.Connect(t)
 	lease := acquire(t, nc, tokens500).Lease
 
@@ -165,7 +166,7 @@ func TestEveryLineAboutARequestNamesIt(t *testing.T) {
 		require.Eventually(t, func() bool {
 			about := j.about(t, id)
 			return slices.Contains(about, "answered") && len(about) > 1
-		}, 10*time.Second, time.Millisecond, id)
+		}, patience, time.Millisecond, id)
 	}
 	refuse := func(string, []byte) fault.Fault { return fault.Fault{Kind: fault.Refused} }
 	n.faults.Match(refuse)
@@ -182,7 +183,7 @@ func TestEveryLineAboutARequestNamesIt(t *testing.T) {
 	for i := range many {
 		replies = append(replies, sendAs(t, nc, api.VerbAcquire, "together-"+strconv.Itoa(i), tokens500))
 	}
-	require.Eventually(t, func() bool { return n.pending.Load() == many }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return n.pending.Load() == many }, patience, time.Millisecond)
 	release()
 	for i, r := range replies {
 		require.NotEmpty(t, replyTo(t, r).Header.Get(api.HeaderErrorCode))
@@ -229,10 +230,10 @@ func TestLogsHoldNoSecrets(t *testing.T) {
 	second := ask[api.AdjustReply](t, nc, api.VerbAdjust, `{"lease":"`+first+`","deltas":{"tpm":1}}`).Lease
 	forged := first[:len(first)-4] + "AAAA"
 	for _, body := range []string{releaseBody(forged), `{"lease":"` + first + `","oops":1}`, `{"lease":{"` + first + `":1}}`, releaseBody(first)} {
-		refused(t, nc, api.VerbRelease, body, 5*time.Second)
+		refused(t, nc, api.VerbRelease, body, patience)
 	}
 	n.faults.Match(func(string, []byte) fault.Fault { return fault.Fault{Kind: fault.Refused} })
-	refused(t, nc, api.VerbAdjust, `{"lease":"`+second+`","deltas":{"tpm":1}}`, 5*time.Second)
+	refused(t, nc, api.VerbAdjust, `{"lease":"`+second+`","deltas":{"tpm":1}}`, patience)
 
 	said := j.String()
 	require.Contains(t, said, "the store failed")

@@ -135,7 +135,7 @@ func TestSpentForNobodyIsCounted(t *testing.T) {
 			})
 			e := refused(t, nc, api.VerbAcquire, body, 200*time.Millisecond)
 			require.Equal(t, api.CodeUnavailable, e.Code)
-			require.Eventually(t, func() bool { return testutil.ToFloat64(n.Service.metrics.abandoned) == 1 }, 20*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return testutil.ToFloat64(n.Service.metrics.abandoned) == 1 }, patience, time.Millisecond)
 		})
 	}
 }

@@ -21,8 +21,8 @@ func in(t *testing.T, nc *nats.Conn, namespace string, verb api.Verb, body strin
 	t.Helper()
 	m := nats.NewMsg(api.Subject(namespace, verb))
 	m.Data = []byte(body)
-	m.Header.Set(api.HeaderTimeout, "5000")
-	reply, err := nc.RequestMsg(m, 10*time.Second)
+	m.Header.Set(api.HeaderTimeout, api.FormatTimeout(patience))
+	reply, err := nc.RequestMsg(m, 2*patience)
 	require.NoError(t, err)
 	if reply.Header.Get(api.HeaderErrorCode) != "" {
 		return nil, api.DecodeError(reply.Data)
@@ -121,7 +121,7 @@ func TestADeletedNamespaceIsRefusedEverywhere(t *testing.T) {
 			}
 		}
 		return true
-	}, time.Second, time.Millisecond, "the broadcast reaches every node")
+	}, patience, time.Millisecond, "the broadcast reaches every node")
 	for range 10 {
 		_, refusal := in(t, nc, "tenant-a", api.VerbAcquire, strings.Replace(one, `}}`, `},"on_unavailable":"allow"}`, 1))
 		require.NotNil(t, refusal)
@@ -136,7 +136,7 @@ func TestADeletedNamespaceIsRefusedEverywhere(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, refusal := in(t, nc, "tenant-a", api.VerbStatus, `{"entity":"api-key-123","resource":"gpt-4"}`)
 		return refusal == nil && known()
-	}, 2*time.Second, 5*time.Millisecond, "both nodes serve it again")
+	}, patience, 5*time.Millisecond, "both nodes serve it again")
 	body, refusal := in(t, nc, "tenant-a", api.VerbRelease, fmt.Sprintf(`{"lease":%q}`, lease))
 	require.Nil(t, refusal, "leases hold across it: the id is the same")
 	require.JSONEq(t, `{"released":true}`, string(body))
@@ -214,7 +214,7 @@ func TestPolicyOfARequestInANamespaceNotKnown(t *testing.T) {
 	reply := acquire(t, nc, strings.Replace(one, `}}`, `},"on_unavailable":"allow"}`, 1))
 	require.True(t, reply.Allowed)
 	require.True(t, reply.Degraded)
-	bad := refused(t, nc, api.VerbAcquire, `{"entity":"a#b","resource":"gpt-4","consume":{"rpm":1},"on_unavailable":"allow"}`, time.Second)
+	bad := refused(t, nc, api.VerbAcquire, `{"entity":"a#b","resource":"gpt-4","consume":{"rpm":1},"on_unavailable":"allow"}`, patience)
 	require.Equal(t, api.CodeInvalidEntity, bad.Code)
 }
 

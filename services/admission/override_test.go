@@ -106,7 +106,7 @@ func TestBroughtLimitsUnderAParent(t *testing.T) {
 	w.tell(t, api.LimitsTarget{Entity: "child"})
 	require.Eventually(t, func() bool {
 		return ask[api.AcquireReply](t, nc, api.VerbAcquireOverride, bringing(t, "child", perDay("rpm", 1000))).Allowed
-	}, 5*time.Second, 10*time.Millisecond, "a change of the entity concerns its override buckets")
+	}, patience, 10*time.Millisecond, "a change of the entity concerns its override buckets")
 }
 
 func TestBadOverridesWriteNothing(t *testing.T) {
@@ -141,13 +141,13 @@ func TestBadOverridesWriteNothing(t *testing.T) {
 		"override resource": {strings.Replace(limit(rpm), "gpt-4", "gpt-4~AAAAAAAAAAA", 1), api.CodeInvalidResource, "resource"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := refused(t, nc, api.VerbAcquireOverride, c.body, time.Second)
+			e := refused(t, nc, api.VerbAcquireOverride, c.body, patience)
 			require.Equal(t, c.code, e.Code, e.Message)
 			require.Equal(t, 400, e.Status())
 			require.Equal(t, c.field, e.Field)
 		})
 	}
-	require.Equal(t, api.CodeInvalidResource, refused(t, nc, api.VerbStatus, `{"entity":"e","resource":"gpt-4~AAAAAAAAAAA"}`, time.Second).Code)
+	require.Equal(t, api.CodeInvalidResource, refused(t, nc, api.VerbStatus, `{"entity":"e","resource":"gpt-4~AAAAAAAAAAA"}`, patience).Code)
 	after := n.faults.Counts()
 	for _, write := range []string{"UpdateItem", "PutItem"} {
 		require.Equal(t, before[write].Calls, after[write].Calls, write)

@@ -100,11 +100,6 @@ func (h *heated) underHeat(t *testing.T, w *world, nodes []*node, enough func() 
 	}
 }
 
-const (
-	patience = 10 * time.Second
-	tickle   = time.Millisecond
-)
-
 func TestNodesThatDoubleAtOnceMakeOneStep(t *testing.T) {
 	w, m := newManualWorld(t)
 	w.setLimits(t, api.LimitsTarget{Resource: "gpt-4"}, perDay("rpm", 600))

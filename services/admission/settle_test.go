@@ -69,8 +69,8 @@ func TestSettlementsHappenOnce(t *testing.T) {
 		again := ask[api.AdjustReply](t, nc, api.VerbAdjust, adjustBody(lease, `{"tpm":-100}`))
 		require.Equal(t, first, again)
 	}
-	require.Equal(t, api.CodeLeaseConflict, refused(t, nc, api.VerbAdjust, adjustBody(lease, `{"tpm":-99}`), time.Second).Code)
-	require.Equal(t, api.CodeLeaseConflict, refused(t, nc, api.VerbRelease, releaseBody(lease), time.Second).Code)
+	require.Equal(t, api.CodeLeaseConflict, refused(t, nc, api.VerbAdjust, adjustBody(lease, `{"tpm":-99}`), patience).Code)
+	require.Equal(t, api.CodeLeaseConflict, refused(t, nc, api.VerbRelease, releaseBody(lease), patience).Code)
 	require.EqualValues(t, 400, w.consumed(t, "tpm"))
 	for range 3 {
 		require.True(t, ask[api.ReleaseReply](t, nc, api.VerbRelease, releaseBody(first.Lease)).Released)
@@ -90,18 +90,18 @@ func TestSettlementsThroughEveryFault(t *testing.T) {
 		"failed before":                    {fault.InternalError(), false, true, 0, 100},
 		"failed after":                     {fault.InternalErrorAfter(), true, true, 100, 100},
 		"reply lost":                       {fault.Fault{Kind: fault.ReplyLost}, true, true, 100, 100},
-		"arrives after the caller gave up": {fault.Fault{Kind: fault.Late, Delay: 400 * time.Millisecond}, false, true, 100, 200},
+		"arrives after the caller gave up": {fault.Fault{Kind: fault.Late, Delay: 1}, false, true, 100, 200},
 	} {
 		for kind, sign := range map[string]int{"credit": -1, "debit": 1} {
 			t.Run(name+"/"+kind, func(t *testing.T) {
 				t.Parallel()
 				w := tpmWorld(t)
-				n := w.node(t, Tuning{StoreTimeout: 150 * time.Millisecond})
+				n, arrive := w.nodeOfLate(t)
 				nc := w.nats.Connect(t)
 				lease := acquire(t, nc, tokens500).Lease
 				once(n, "UpdateItem", c.fault)
-				m := send(t, nc, api.VerbAdjust, adjustBody(lease, fmt.Sprintf(`{"tpm":%d}`, 100*sign)), 2*time.Second)
-				n.faults.Wait()
+				m := send(t, nc, api.VerbAdjust, adjustBody(lease, fmt.Sprintf(`{"tpm":%d}`, 100*sign)), patience)
+				arrive()
 				done, want := c.credit, 500-c.given
 				if sign > 0 {
 					done, want = c.debit, 500+c.charged
@@ -117,20 +117,20 @@ func TestSettlementsThroughEveryFault(t *testing.T) {
 // given back a second time.
 func TestRepeatsOfFailedCredits(t *testing.T) {
 	w := tpmWorld(t)
-	n := w.node(t, Tuning{StoreTimeout: 150 * time.Millisecond})
+	n := w.node(t, Tuning{})
 	nc := w.nats.Connect(t)
 	lease := acquire(t, nc, tokens500).Lease
 	credit := adjustBody(lease, `{"tpm":-100}`)
 
 	once(n, "UpdateItem", fault.Fault{Kind: fault.Unreachable})
-	require.Equal(t, api.CodeUnavailable, refused(t, nc, api.VerbAdjust, credit, time.Second).Code)
+	require.Equal(t, api.CodeUnavailable, refused(t, nc, api.VerbAdjust, credit, patience).Code)
 	second := ask[api.AdjustReply](t, nc, api.VerbAdjust, credit).Lease
 	require.EqualValues(t, 400, w.consumed(t, "tpm"))
 
 	once(n, "UpdateItem", fault.InternalError())
 	credit = adjustBody(second, `{"tpm":-100}`)
-	require.Equal(t, api.CodeUnavailable, refused(t, nc, api.VerbAdjust, credit, 3*time.Second).Code)
-	require.Equal(t, api.CodeLeaseConflict, refused(t, nc, api.VerbAdjust, credit, 3*time.Second).Code)
+	require.Equal(t, api.CodeUnavailable, refused(t, nc, api.VerbAdjust, credit, patience).Code)
+	require.Equal(t, api.CodeLeaseConflict, refused(t, nc, api.VerbAdjust, credit, patience).Code)
 	require.EqualValues(t, 400, w.consumed(t, "tpm"))
 }
 
@@ -140,9 +140,9 @@ func TestExpiredLeasesGiveNothingBack(t *testing.T) {
 	nc := w.nats.Connect(t)
 	lease, other := acquire(t, nc, tokens500).Lease, acquire(t, nc, tokens500).Lease
 	require.Eventually(t, func() bool {
-		m := send(t, nc, api.VerbRelease, releaseBody(lease), time.Second)
+		m := send(t, nc, api.VerbRelease, releaseBody(lease), patience)
 		return api.DecodeError(m.Data).Code == api.CodeExpiredLease
-	}, 5*time.Second, 5*time.Millisecond)
+	}, patience, 5*time.Millisecond)
 	require.NotEmpty(t, ask[api.AdjustReply](t, nc, api.VerbAdjust, adjustBody(other, `{"tpm":1}`)).Lease, "debits never end")
 }
 
@@ -154,7 +154,7 @@ func TestLeasesOfAnotherNamespaceAreForeign(t *testing.T) {
 	l.Namespace = "BBBBBBBBBBE"
 	token, err := n.keyring.signing().seal(l)
 	require.NoError(t, err)
-	require.Equal(t, api.CodeInvalidLease, refused(t, nc, api.VerbRelease, releaseBody(token), time.Second).Code)
+	require.Equal(t, api.CodeInvalidLease, refused(t, nc, api.VerbRelease, releaseBody(token), patience).Code)
 }
 
 // A bucket that is gone is full: a credit has nothing to fill, a debit makes it anew.
@@ -209,7 +209,7 @@ func TestLeasesOfANewKey(t *testing.T) {
 	clear(n.keyring.known)
 	n.keyring.mu.Unlock()
 	always(n, fault.Fault{Kind: fault.Unreachable}, "Query")
-	require.Equal(t, api.CodeUnavailable, refused(t, nc, api.VerbRelease, releaseBody(leases[0]), 3*time.Second).Code)
+	require.Equal(t, api.CodeUnavailable, refused(t, nc, api.VerbRelease, releaseBody(leases[0]), patience).Code)
 	n.faults.Match(nil)
 	var wg sync.WaitGroup
 	for _, lease := range leases {
@@ -223,7 +223,7 @@ func TestLeasesOfANewKey(t *testing.T) {
 // its debit from being written once more.
 func TestADoubtfulCreditIsNotGivenAgain(t *testing.T) {
 	w := tpmWorld(t)
-	n := w.node(t, Tuning{StoreTimeout: 150 * time.Millisecond})
+	n := w.node(t, Tuning{})
 	nc := w.nats.Connect(t)
 	lease := acquire(t, nc, tokens500).Lease
 	acquire(t, nc, tokens500)
@@ -238,10 +238,10 @@ func TestADoubtfulCreditIsNotGivenAgain(t *testing.T) {
 		}
 		return fault.Fault{}
 	})
-	require.Equal(t, api.CodeUnavailable, refused(t, nc, api.VerbAdjust, mixed, time.Second).Code)
+	require.Equal(t, api.CodeUnavailable, refused(t, nc, api.VerbAdjust, mixed, patience).Code)
 	require.EqualValues(t, 900, w.consumed(t, "tpm"))
 	n.faults.Match(nil)
-	send(t, nc, api.VerbAdjust, mixed, 3*time.Second)
+	send(t, nc, api.VerbAdjust, mixed, patience)
 	require.EqualValues(t, 900, w.consumed(t, "tpm"), "given back once")
 }
 
@@ -299,7 +299,7 @@ func TestDebitsOfABucketWithoutLimits(t *testing.T) {
 	})
 	var wg sync.WaitGroup
 	refusedAcquire := func() {
-		require.Equal(t, api.CodeNoLimits, refused(t, nc, api.VerbAcquire, tokens500, 3*time.Second).Code)
+		require.Equal(t, api.CodeNoLimits, refused(t, nc, api.VerbAcquire, tokens500, patience).Code)
 	}
 	wg.Go(refusedAcquire)
 	<-held
@@ -309,7 +309,7 @@ func TestDebitsOfABucketWithoutLimits(t *testing.T) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return len(c.queue) == 2
-	}, 5*time.Second, time.Millisecond)
+	}, patience, time.Millisecond)
 	close(gate)
 	wg.Wait()
 	require.EqualValues(t, 507, w.consumed(t, "tpm"))
@@ -352,5 +352,5 @@ func TestClaimsAreClosedAfterTheCallersTime(t *testing.T) {
 	require.Equal(t, claimDone, n.claims.take(t.Context(), done.key, "hash").state)
 	require.Eventually(t, func() bool {
 		return n.claims.take(t.Context(), untried.key, "hash").state == claimTaken
-	}, 5*time.Second, time.Millisecond)
+	}, patience, time.Millisecond)
 }

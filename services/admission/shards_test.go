@@ -233,12 +233,12 @@ func TestChangedLimitsReachEveryShard(t *testing.T) {
 	require.Eventually(t, func() bool {
 		status := ask[api.StatusReply](t, nc, api.VerbStatus, `{"entity":"e","resource":"gpt-4"}`)
 		return len(status.Limits) == 2 && status.Limits[0].Available == 20 && status.Limits[1].Available == 1000
-	}, 5*time.Second, 20*time.Millisecond)
+	}, patience, 20*time.Millisecond)
 	var reply api.AcquireReply
 	require.Eventually(t, func() bool { // status reads what is stored, acquires what the node has heard of
-		m := send(t, nc, api.VerbAcquire, `{"entity":"e","resource":"gpt-4","consume":{"rpm":20,"tpm":700}}`, 5*time.Second)
+		m := send(t, nc, api.VerbAcquire, `{"entity":"e","resource":"gpt-4","consume":{"rpm":20,"tpm":700}}`, patience)
 		return m.Header.Get(api.HeaderErrorCode) == "" && json.Unmarshal(m.Data, &reply) == nil
-	}, 5*time.Second, 20*time.Millisecond)
+	}, patience, 20*time.Millisecond)
 	require.True(t, reply.Allowed, "gathered from shards that are brought to the new limits first")
 	require.False(t, acquire(t, nc, rpmOf("e", 1)).Allowed)
 	for _, b := range w.tree(t, "e") {
@@ -260,7 +260,7 @@ func TestMissingShardsAreSplitOff(t *testing.T) {
 	require.True(t, applied)
 	require.Len(t, w.tree(t, "e"), 3)
 	require.True(t, acquire(t, w.nats.Connect(t), rpmOf("e", 1)).Allowed)
-	require.Eventually(t, func() bool { return len(w.tree(t, "e")) == 4 }, 5*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return len(w.tree(t, "e")) == 4 }, patience, 5*time.Millisecond)
 	require.InDelta(t, 99_000, w.leftOf(t, "e", "rpm"), 100)
 }
 

@@ -85,7 +85,7 @@ func TestADeletedEntityLeavesItsDividedBucketWhole(t *testing.T) {
 		require.Eventually(t, func() bool {
 			require.True(t, acquire(t, nc, rpmOf("e", 0)).Allowed)
 			return slices.ContainsFunc(w.tree(t, "e"), func(b *table.Bucket) bool { return b.Parent == parent && b.Cascade == cascade })
-		}, 5*time.Second, time.Millisecond)
+		}, patience, time.Millisecond)
 		require.True(t, acquire(t, nc, rpmOf("e", spend)).Allowed, "gathered: all shards are of the same settings")
 		for _, b := range w.tree(t, "e") {
 			require.Equal(t, parent, b.Parent, "shard %d", b.Key.Shard)
@@ -201,7 +201,7 @@ func TestAResetMakesADividedBucketFullAndWhole(t *testing.T) {
 
 	require.EqualValues(t, 4, ask[api.BucketResetReply](t, nc, api.VerbBucketReset, bucket).Shards)
 	require.Empty(t, w.tree(t, "e"))
-	require.Eventually(t, func() bool { return acquire(t, nc, rpmOf("e", 100)).Allowed }, 5*time.Second, time.Millisecond, "full again")
+	require.Eventually(t, func() bool { return acquire(t, nc, rpmOf("e", 100)).Allowed }, patience, time.Millisecond, "full again")
 	require.False(t, acquire(t, nc, rpmOf("e", 1)).Allowed)
 	require.Len(t, w.tree(t, "e"), 1)
 	require.Len(t, ask[api.BucketReply](t, nc, api.VerbBucketGet, bucket).Shards, 1)
@@ -230,5 +230,5 @@ func TestLeasesOfAResetBucketAreSettled(t *testing.T) {
 	ask[json.RawMessage](t, nc, api.VerbAdjust, `{"lease":"`+more.Lease+`","deltas":{"rpm":5}}`)
 	require.Eventually(t, func() bool {
 		return ask[api.StatusReply](t, nc, api.VerbStatus, `{"entity":"e","resource":"gpt-4"}`).Limits[0].Available == 95
-	}, 5*time.Second, time.Millisecond)
+	}, patience, time.Millisecond)
 }

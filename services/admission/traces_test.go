@@ -48,7 +48,7 @@ func (r recorder) of(t *testing.T, name string, n int) (spans tracetest.SpanStub
 			}
 		}
 		return len(spans) >= n
-	}, 10*time.Second, time.Millisecond, "%s: %d", name, n)
+	}, patience, time.Millisecond, "%s: %d", name, n)
 	require.Len(t, spans, n, name)
 	return spans
 }
@@ -122,7 +122,7 @@ func TestOneWriteIsLinkedToAllItServes(t *testing.T) {
 	for i := range many {
 		ask(1 + i)
 	}
-	require.Eventually(t, func() bool { return n.pending.Load() == 1+many }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return n.pending.Load() == 1+many }, patience, time.Millisecond)
 	r.of(t, "admission acquire", 1) // the one that made the bucket
 	r.Reset()
 	release()
@@ -155,7 +155,7 @@ func TestOneWriteIsLinkedToAllItServes(t *testing.T) {
 func TestSpansTellFailures(t *testing.T) {
 	w := tpmWorld(t)
 	r := newRecorder(t, w)
-	n := w.node(t, Tuning{StoreTimeout: 100 * time.Millisecond})
+	n := w.node(t, Tuning{})
 	nc := w.nats.Connect(t)
 	acquire(t, nc, tpmOne)
 	r.of(t, "admission acquire", 1) // which ends behind the answer
@@ -199,7 +199,7 @@ func TestTheCallerDecidesWhatIsTraced(t *testing.T) {
 		m := nats.NewMsg(api.Subject(api.DefaultNamespace, api.VerbStatus))
 		m.Data = []byte(`{"entity":"key-1","resource":"gpt-4"}`)
 		m.Header[header] = []string{parent}
-		_, err := nc.RequestMsg(m, 5*time.Second)
+		_, err := nc.RequestMsg(m, patience)
 		require.NoError(t, err)
 	}
 	const parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-"

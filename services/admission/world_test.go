@@ -37,6 +37,13 @@ import (
 // make test-dynamodb-local set it.
 const otherEngine = "TIDEGATE_TEST_DYNAMODB"
 
+const (
+	// patience is how long tests wait for what must come, and give a node to answer:
+	// only what hangs takes so long.
+	patience = api.MaxTimeout
+	tickle   = time.Millisecond
+)
+
 // world is a store and a NATS server for nodes under test, both real and, unless
 // another engine is named, embedded.
 type world struct {
@@ -194,7 +201,7 @@ func send(t *testing.T, nc *nats.Conn, verb api.Verb, body string, timeout time.
 	m := nats.NewMsg(api.Subject(api.DefaultNamespace, verb))
 	m.Data = []byte(body)
 	m.Header.Set(api.HeaderTimeout, strconv.FormatInt(timeout.Milliseconds(), 10))
-	reply, err := nc.RequestMsg(m, timeout+5*time.Second)
+	reply, err := nc.RequestMsg(m, timeout+patience)
 	require.NoError(t, err)
 	return reply
 }
@@ -202,7 +209,7 @@ func send(t *testing.T, nc *nats.Conn, verb api.Verb, body string, timeout time.
 // ask sends a request that must not be refused and decodes its reply.
 func ask[T any](t *testing.T, nc *nats.Conn, verb api.Verb, body string) T {
 	t.Helper()
-	m := send(t, nc, verb, body, 5*time.Second)
+	m := send(t, nc, verb, body, patience)
 	require.Empty(t, m.Header.Get(api.HeaderErrorCode), "refused: %s", m.Data)
 	var reply T
 	require.NoError(t, json.Unmarshal(m.Data, &reply), string(m.Data))
