@@ -119,7 +119,7 @@ func (c *cascadeHistory) work(t *testing.T, nc *nats.Conn, random *rand.Rand) {
 func (c *cascadeHistory) acquire(t *testing.T, nc *nats.Conn, from int, cost int64) (lease string) {
 	t.Helper()
 	consume := fmt.Sprintf(`{"rpm":%d,"tpm":%d}`, cost, cost*tpmPerRPM)
-	m := send(t, nc, api.VerbAcquire, spending(c.line[from].entity, consume), 3*time.Second)
+	m := send(t, nc, api.VerbAcquire, spending(c.line[from].entity, consume), patience)
 	if m.Header.Get(api.HeaderErrorCode) != "" {
 		require.Equal(t, api.CodeUnavailable, api.DecodeError(m.Data).Code, string(m.Data))
 		c.each(from, func(h *history, _ int) { h.admittedUnknown += cost; h.faults++ })
@@ -147,7 +147,7 @@ func (c *cascadeHistory) acquire(t *testing.T, nc *nats.Conn, from int, cost int
 
 func (c *cascadeHistory) settle(t *testing.T, nc *nats.Conn, from int, verb api.Verb, body string, delta int64) {
 	t.Helper()
-	m := send(t, nc, verb, body, 3*time.Second)
+	m := send(t, nc, verb, body, patience)
 	done := m.Header.Get(api.HeaderErrorCode) == ""
 	c.each(from, func(h *history, _ int) {
 		switch {

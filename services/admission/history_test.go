@@ -147,7 +147,7 @@ func both(lease string, delta int64) string {
 
 func (h *history) acquire(t *testing.T, nc *nats.Conn, cost int64) (lease string) {
 	t.Helper()
-	m := send(t, nc, api.VerbAcquire, fmt.Sprintf(`{"entity":"e","resource":"gpt-4","consume":{"rpm":%d,"tpm":%d}}`, cost, cost*tpmPerRPM), 3*time.Second)
+	m := send(t, nc, api.VerbAcquire, fmt.Sprintf(`{"entity":"e","resource":"gpt-4","consume":{"rpm":%d,"tpm":%d}}`, cost, cost*tpmPerRPM), patience)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if m.Header.Get(api.HeaderErrorCode) != "" {
@@ -175,10 +175,10 @@ func (h *history) acquire(t *testing.T, nc *nats.Conn, cost int64) (lease string
 // settle sends a settlement, perhaps twice: a repeat never counts again.
 func (h *history) settle(t *testing.T, nc *nats.Conn, verb api.Verb, body string, delta int64, twice bool) {
 	t.Helper()
-	m := send(t, nc, verb, body, 3*time.Second)
+	m := send(t, nc, verb, body, patience)
 	done := m.Header.Get(api.HeaderErrorCode) == ""
 	if twice {
-		again := send(t, nc, verb, body, 3*time.Second)
+		again := send(t, nc, verb, body, patience)
 		// A debit is spent without a claim where claims cannot be reached, and then
 		// counts twice; a credit is not given without one.
 		if refusal := api.DecodeError(again.Data); done && delta < 0 && refusal.Code != api.CodeUnavailable {

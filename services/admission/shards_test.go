@@ -163,7 +163,7 @@ func TestGatherFailsOnTheSafeSide(t *testing.T) {
 				}
 				return fault.Fault{}
 			})
-			m := send(t, w.nats.Connect(t), api.VerbAcquire, rpmOf("e", 60), 3*time.Second)
+			m := send(t, w.nats.Connect(t), api.VerbAcquire, rpmOf("e", 60), patience)
 			require.Equal(t, tt.refused, m.Header.Get(api.HeaderErrorCode) != "", string(m.Data))
 			if tt.refused {
 				require.Equal(t, api.CodeUnavailable, api.DecodeError(m.Data).Code)
