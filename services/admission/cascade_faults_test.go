@@ -116,6 +116,7 @@ func TestASpendOfAParentThroughEveryFault(t *testing.T) {
 				writeOf(n, "parent", 1, c.fault)
 				m := send(t, nc, api.VerbAcquire, oneRPM("child"), patience)
 				arrive()
+				n.faults.Wait()
 				switch {
 				case c.admitted || policy == api.PolicyAllow:
 					var reply api.AcquireReply
@@ -143,7 +144,7 @@ func TestAHangingParentIsAnsweredInTime(t *testing.T) {
 	nc := w.nats.Connect(t)
 	require.True(t, acquire(t, nc, oneRPM("child")).Allowed)
 	writeOf(n, "parent", 1, fault.Fault{Kind: fault.ReplyHangs})
-	e := refused(t, nc, api.VerbAcquire, oneRPM("child"), 200*time.Millisecond)
+	e := refused(t, nc, api.VerbAcquire, oneRPM("child"), maxStoreCall/2)
 	require.Equal(t, api.CodeUnavailable, e.Code)
 	require.NoError(t, n.stop())
 	tokens, acquires := w.spent(t, "child")
@@ -159,21 +160,22 @@ func TestTakeBacksAreFinishedBeforeTheNodeStops(t *testing.T) {
 	nc := w.nats.Connect(t)
 	require.True(t, acquire(t, nc, oneRPM("child")).Allowed)
 	w.drain(t, "parent")
+	const throttled = 10 // writes, which takes about half a second
 	var writes atomic.Int32
 	n.faults.Match(func(op string, body []byte) fault.Fault {
 		if op == "UpdateItem" && bytes.Contains(body, []byte("/BUCKET#child#")) {
-			if nth := writes.Add(1); nth > 1 && nth < 6 {
+			if nth := writes.Add(1); nth > 1 && nth < throttled {
 				return fault.Throttling()
 			}
 		}
 		return fault.Fault{}
 	})
-	m := send(t, nc, api.VerbAcquire, oneRPM("child"), 50*time.Millisecond)
+	m := send(t, nc, api.VerbAcquire, oneRPM("child"), 250*time.Millisecond)
 	require.NoError(t, n.stop())
 	tokens, acquires := w.spent(t, "child")
 	require.EqualValues(t, 1, tokens, string(m.Data))
 	require.EqualValues(t, 1, acquires)
-	require.GreaterOrEqual(t, writes.Load(), int32(6))
+	require.GreaterOrEqual(t, writes.Load(), int32(throttled))
 }
 
 // One child has its share of the queue, and so has a parent: what is shed has

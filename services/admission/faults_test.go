@@ -86,6 +86,7 @@ func TestASpendThroughEveryFault(t *testing.T) {
 				once(n, write, c.fault)
 				m := send(t, nc, api.VerbAcquire, one, patience)
 				arrive()
+				n.faults.Wait()
 				if c.admitted {
 					require.Empty(t, m.Header.Get(api.HeaderErrorCode), string(m.Data))
 				} else {
@@ -111,12 +112,12 @@ func TestASpendThroughEveryFault(t *testing.T) {
 func (w *world) nodeOfLate(t *testing.T) (n *node, arrive func()) {
 	t.Helper()
 	now := make(chan struct{})
-	let := sync.OnceFunc(func() { close(now) })
-	t.Cleanup(let)
+	arrive = sync.OnceFunc(func() { close(now) })
+	t.Cleanup(arrive)
 	n = w.nodeWith(t, Tuning{StoreTimeout: maxStoreCall}, fault.Options{
 		Sleep: func(context.Context, time.Duration) error { <-now; return nil },
 	})
-	return n, func() { let(); n.faults.Wait() }
+	return n, arrive
 }
 
 // A refused write brings the truth: another node had spent meanwhile.
@@ -147,17 +148,17 @@ func TestUnavailablePolicy(t *testing.T) {
 		"down":      {Kind: fault.Unreachable},
 		"failing":   fault.InternalError(),
 		"throttled": fault.Throttling(fault.Reason{Reason: fault.TableWriteKeyRange}),
-		"hanging":   {Kind: fault.Late, Delay: 600 * time.Millisecond},
+		"hanging":   {Kind: fault.Late, Delay: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			rpmPerDay(t, w, 1000)
-			n := w.node(t, Tuning{})
+			n, arrive := w.nodeOfLate(t)
 			nc := w.nats.Connect(t)
 			require.True(t, acquire(t, nc, one).Allowed)
 			always(n, f)
-			const short = 300 * time.Millisecond
+			const short = maxStoreCall / 2
 			blocked := refusedWithin(t, nc, one, short)
 			require.Equal(t, api.CodeUnavailable, blocked.Code)
 
@@ -167,6 +168,7 @@ func TestUnavailablePolicy(t *testing.T) {
 			require.Equal(t, api.CodeInvalidPolicy, unknown.Code, "what is wrong with a request never fails open")
 
 			n.faults.Match(nil)
+			arrive()
 			require.Eventually(t, func() bool {
 				return send(t, nc, api.VerbAcquire, one, patience).Header.Get(api.HeaderErrorCode) == ""
 			}, patience, 10*time.Millisecond)
@@ -360,7 +362,7 @@ func TestAStoreWithoutDates(t *testing.T) {
 	dates.edit(func(h http.Header) { h.Del("Date") })
 	set.Store(int64(time.Second))
 	before := n.faults.Total().Calls
-	e := refused(t, nc, api.VerbAcquire, one, time.Second)
+	e := refused(t, nc, api.VerbAcquire, one, patience)
 	require.Equal(t, api.CodeUnavailable, e.Code)
 	require.Equal(t, storeclock.ErrUnchecked.Error(), e.Message)
 	require.EqualValues(t, 1, n.faults.Total().Calls-before)
@@ -377,7 +379,7 @@ func TestAWrongDatePasses(t *testing.T) {
 	acquire(t, nc, one)
 	dates.edit(func(h http.Header) { h.Set("Date", "Mon, 02 Jan 2034 15:04:05 GMT") })
 	require.True(t, acquire(t, nc, one).Allowed, "it was planned by the time as known before")
-	require.Equal(t, storeclock.ErrSkewed.Error(), refused(t, nc, api.VerbAcquire, one, time.Second).Message)
+	require.Equal(t, storeclock.ErrSkewed.Error(), refused(t, nc, api.VerbAcquire, one, patience).Message)
 	dates.edit(nil)
 	require.True(t, acquire(t, nc, one).Allowed)
 }

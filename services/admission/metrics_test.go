@@ -120,7 +120,7 @@ func TestSpentForNobodyIsCounted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.setLimits(t, api.LimitsTarget{Resource: "gpt-4"}, perDay("rpm", 10))
-			n := w.node(t, Tuning{StoreTimeout: 400 * time.Millisecond})
+			n := w.node(t, Tuning{StoreTimeout: maxStoreCall})
 			nc := w.nats.Connect(t)
 			body := `{"entity":"alice","resource":"gpt-4","consume":{"rpm":1}}`
 			require.True(t, acquire(t, nc, body).Allowed)
@@ -133,7 +133,7 @@ func TestSpentForNobodyIsCounted(t *testing.T) {
 				}
 				return fault.Fault{}
 			})
-			e := refused(t, nc, api.VerbAcquire, body, 200*time.Millisecond)
+			e := refused(t, nc, api.VerbAcquire, body, maxStoreCall/2)
 			require.Equal(t, api.CodeUnavailable, e.Code)
 			require.Eventually(t, func() bool { return testutil.ToFloat64(n.Service.metrics.abandoned) == 1 }, patience, time.Millisecond)
 		})

@@ -102,6 +102,7 @@ func TestSettlementsThroughEveryFault(t *testing.T) {
 				once(n, "UpdateItem", c.fault)
 				m := send(t, nc, api.VerbAdjust, adjustBody(lease, fmt.Sprintf(`{"tpm":%d}`, 100*sign)), patience)
 				arrive()
+				n.faults.Wait()
 				done, want := c.credit, 500-c.given
 				if sign > 0 {
 					done, want = c.debit, 500+c.charged

@@ -82,12 +82,13 @@ func (f *feed) drained(t *testing.T) {
 	stream, err := f.js.Stream(t.Context(), events.StreamName)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
-		for info := range stream.ListConsumers(t.Context()).Info() {
+		list := stream.ListConsumers(t.Context())
+		for info := range list.Info() {
 			if info.NumPending > 0 || info.NumAckPending > 0 {
 				return false
 			}
 		}
-		return true
+		return list.Err() == nil
 	}, 60*time.Second, 20*time.Millisecond, "the feed is not handled to its end")
 }
 

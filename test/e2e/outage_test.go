@@ -79,10 +79,12 @@ func TestTheFeedCatchesUpAfterOutages(t *testing.T) {
 	c.spend(t, 100)
 	w.stopNATS()
 	w.startNATS(t, port)
-	require.Eventually(t, func() bool {
-		_, err := c.clients[0].Status(t.Context(), "entity-0", "resource-0", nil)
-		return err == nil
-	}, patience, time.Millisecond, "admission is back")
+	for _, client := range c.clients {
+		require.Eventually(t, func() bool {
+			_, err := client.Status(t.Context(), "entity-0", "resource-0", nil)
+			return err == nil
+		}, patience, time.Millisecond, "admission is back")
+	}
 	c.spend(t, 100)
 
 	w.clock.advance(16 * time.Minute) // iterators live for 15

@@ -43,7 +43,7 @@ func TestUsageIsExactFromTheAcquireToTheSnapshot(t *testing.T) {
 	t.Logf("seed %d", seed)
 	midnight := time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
 	w := newWorld(t, options{
-		began: midnight.Add(-3 * time.Second), streams: localdynamo.StreamOptions{ShardRecords: 150},
+		began: midnight.Add(-10 * time.Minute), streams: localdynamo.StreamOptions{ShardRecords: 150},
 		reads: fault.Options{Seed: seed, Chances: []fault.Chance{
 			{Probability: .05, Operations: []string{"GetRecords"}, Fault: fault.Fault{Kind: fault.PageAgain}},
 			{Probability: .05, Operations: []string{"GetRecords"}, Fault: fault.Fault{Kind: fault.PageOverlaps}},
@@ -61,6 +61,9 @@ func TestUsageIsExactFromTheAcquireToTheSnapshot(t *testing.T) {
 	c := newCrowd(t, w, seed)
 	for round := 0; round < 14 || w.clock.now().Before(midnight.Add(time.Second)); round++ {
 		s.hire(t)
+		if left := midnight.Sub(w.clock.now()); round == 5 && left > time.Second { // midnight comes while they spend
+			w.clock.advance(left - 100*time.Millisecond)
+		}
 		c.spend(t, 100)
 		w.expire(t, s.random)
 		w.repeat(t, s.random)
