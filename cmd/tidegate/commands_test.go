@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"regexp"
@@ -12,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/embednats"
+	"github.com/tidegate/tidegate/internal/embednats/natstest"
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
@@ -287,16 +286,14 @@ func TestDynamoDB(t *testing.T) {
 
 // TestNobodyAnswers asks a NATS server on which no admission runs.
 func TestNobodyAnswers(t *testing.T) {
-	server, err := embednats.Start(t.Context(), embednats.Options{Listen: "127.0.0.1:0", Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
-	require.NoError(t, err)
-	t.Cleanup(server.Shutdown)
-	text := transcript(t, map[string]string{"TIDEGATE_NATS": server.URL()},
+	url := natstest.Start(t).ClientURL()
+	text := transcript(t, map[string]string{"TIDEGATE_NATS": url},
 		"acquire key-1 gpt-4 rpm=1",
 		"acquire key-1 gpt-4 rpm=1 --on-unavailable allow",
 		"release forged",
 		"limits list",
 	)
-	golden(t, "nobody.txt", strings.ReplaceAll(text, server.URL(), "$NATS"))
+	golden(t, "nobody.txt", strings.ReplaceAll(text, url, "$NATS"))
 }
 
 // TestLevelsOfACascade shows whose limit is which, when there are several.

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/audit"
-	"github.com/tidegate/tidegate/internal/embednats"
+	"github.com/tidegate/tidegate/internal/embednats/natstest"
 	"github.com/tidegate/tidegate/internal/limits"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
@@ -111,10 +111,7 @@ func startFaulty(t *testing.T) *faultySystem {
 	require.NoError(t, prepareTable(t.Context(), client, table.DefaultName))
 	id, err := namespace.NewRegistry(client, table.DefaultName).Lookup(t.Context(), api.DefaultNamespace)
 	require.NoError(t, err)
-	ns, err := embednats.Start(t.Context(), embednats.Options{Listen: "127.0.0.1:0", Dir: t.TempDir(), Log: log})
-	require.NoError(t, err)
-	t.Cleanup(ns.Shutdown)
-	s := &faultySystem{nats: ns.URL(), ns: id, stored: limits.NewStore(client, table.DefaultName, audit.NewLog(client, table.DefaultName, func() (time.Time, error) { return time.Now(), nil })), faults: fault.New(fault.Options{Next: engine.HTTPClient(), Now: time.Now})}
+	s := &faultySystem{nats: natstest.Start(t).ClientURL(), ns: id, stored: limits.NewStore(client, table.DefaultName, audit.NewLog(client, table.DefaultName, func() (time.Time, error) { return time.Now(), nil })), faults: fault.New(fault.Options{Next: engine.HTTPClient(), Now: time.Now})}
 	n := node{
 		nats: natsFlags{NATS: s.nats}, table: table.DefaultName, log: log, metrics: prometheus.NewRegistry(),
 		store: localdynamo.Config(&http.Client{Transport: s.faults}, localRegion),

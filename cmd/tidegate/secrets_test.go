@@ -2,12 +2,12 @@ package main
 
 import (
 	"encoding/json"
-	"net"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/stretchr/testify/require"
+
+	"github.com/tidegate/tidegate/internal/embednats/natstest"
 )
 
 // What gives access to NATS or to AWS is neither logged nor printed, whatever
@@ -25,32 +25,21 @@ func TestServicesKeepWhatGivesAccess(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(said), &ready))
 	require.Equal(t, exitDone, run(t.Context(), []string{"table", "create", "--dynamodb-endpoint", ready.DynamoDB}, newWorld().process()))
 
-	start := func(port int) *server.Server {
-		ns, err := server.NewServer(&server.Options{
-			Host: "127.0.0.1", Port: port, Username: "service", Password: password, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
-		})
-		require.NoError(t, err)
-		ns.Start()
-		require.True(t, ns.ReadyForConnections(10*time.Second))
-		return ns
-	}
-	ns := start(server.RANDOM_PORT)
-	address, port := ns.Addr().String(), ns.Addr().(*net.TCPAddr).Port
+	ns := natstest.StartWith(t, &server.Options{Username: "service", Password: password, JetStream: true})
+	address := ns.Addr().String()
 	w := newWorld()
 	ended, stop := runApart(w, "admission", "--nats", "nats://service:"+password+"@"+address, "--dynamodb-endpoint", ready.DynamoDB,
 		"--admin-listen", "127.0.0.1:0", "--log-format", "json", "--log-level", "debug")
 	_, ok = w.stderr.wait("admission is ready", ended)
 	require.True(t, ok, w.stderr)
-	ns.Shutdown()
-	ns.WaitForShutdown()
+	ns.Stop()
 	_, ok = w.stderr.wait("lost the connection to NATS", ended)
 	require.True(t, ok, w.stderr)
-	ns = start(port)
+	ns.Restart(t)
 	_, ok = w.stderr.wait("connected to NATS again", ended)
 	require.True(t, ok, w.stderr)
 	stop()
-	ns.Shutdown()
-	ns.WaitForShutdown()
+	ns.Stop()
 
 	wrong := newWorld()
 	require.Equal(t, exitError, run(t.Context(), []string{

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"sync"
 	"testing"
 	"time"
@@ -137,9 +136,7 @@ func TestTheServerRestarts(t *testing.T) {
 	for i := range 200 {
 		p.publish(t, fmt.Sprintf("entity-%d", i%20))
 	}
-	port := w.server.Addr().(*net.TCPAddr).Port
-	w.stop()
-	w.start(t, port)
+	w.nats.Restart(t)
 	p.js = w.connect(t)
 	for i := range 200 {
 		p.publish(t, fmt.Sprintf("entity-%d", i%20))

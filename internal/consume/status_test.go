@@ -63,7 +63,7 @@ func TestAMemberSaysHowFarBehindItIs(t *testing.T) {
 func TestAStatusWithoutNATS(t *testing.T) {
 	w := newWorld(t)
 	m := w.member(t, "a", func(context.Context, *consume.Batch) error { return nil })
-	w.stop()
+	w.nats.Stop()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	s := m.group.Status(ctx)

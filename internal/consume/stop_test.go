@@ -55,7 +55,7 @@ func TestAHandlerThatTakesLong(t *testing.T) {
 		return handle(ctx, b)
 	}, tuning, events.Decode)
 	var told atomic.Int64
-	_, err := w.conn(t).Subscribe("$JS.ACK.>", func(m *nats.Msg) {
+	_, err := w.nats.Connect(t).Subscribe("$JS.ACK.>", func(m *nats.Msg) {
 		if strings.HasPrefix(string(m.Data), "+WPI") {
 			told.Add(1)
 		}

@@ -7,13 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/embednats/natstest"
 	"github.com/tidegate/tidegate/pkg/events"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
@@ -22,49 +22,22 @@ const ns = "AAAAAAAAAAA"
 
 // world is a NATS server with a feed.
 type world struct {
-	dir    string
-	server *server.Server
-	js     jetstream.JetStream
+	nats *natstest.Server
+	js   jetstream.JetStream
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{dir: t.TempDir()}
-	w.start(t, server.RANDOM_PORT)
-	t.Cleanup(func() { w.stop() })
+	w := &world{nats: natstest.Start(t)}
 	w.js = w.connect(t)
 	_, err := consume.EnsureFeed(t.Context(), w.js, consume.Retention{})
 	require.NoError(t, err)
 	return w
 }
 
-func (w *world) start(t *testing.T, port int) {
-	t.Helper()
-	var err error
-	w.server, err = server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: w.dir, NoLog: true, NoSigs: true,
-	})
-	require.NoError(t, err)
-	w.server.Start()
-	require.True(t, w.server.ReadyForConnections(10*time.Second))
-}
-
-func (w *world) stop() {
-	w.server.Shutdown()
-	w.server.WaitForShutdown()
-}
-
-func (w *world) conn(t *testing.T) *nats.Conn {
-	t.Helper()
-	nc, err := nats.Connect(w.server.ClientURL(), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond))
-	require.NoError(t, err)
-	t.Cleanup(nc.Close)
-	return nc
-}
-
 func (w *world) connect(t *testing.T) jetstream.JetStream {
 	t.Helper()
-	js, err := jetstream.New(w.conn(t))
+	js, err := jetstream.New(w.nats.Connect(t))
 	require.NoError(t, err)
 	return js
 }
@@ -139,7 +112,7 @@ func (w *world) memberOf(t *testing.T, name string, handle func(context.Context,
 	decode func([]byte) (*events.Event, error),
 ) *member {
 	t.Helper()
-	m := &member{metrics: prometheus.NewRegistry(), conn: w.conn(t), ended: make(chan error, 1)}
+	m := &member{metrics: prometheus.NewRegistry(), conn: w.nats.Connect(t), ended: make(chan error, 1)}
 	js, err := jetstream.New(m.conn)
 	require.NoError(t, err)
 	g, err := consume.New(consume.Config{

@@ -7,12 +7,11 @@ import (
 	"strconv"
 	"sync"
 	"testing"
-	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/internal/embednats/natstest"
 	"github.com/tidegate/tidegate/pkg/api"
 	tidegate "github.com/tidegate/tidegate/pkg/client"
 )
@@ -37,25 +36,16 @@ func tenYears(name string, tokens int64) api.Limit {
 func (f *fake) start(t *testing.T) *tidegate.Client {
 	t.Helper()
 	f.spent, f.leases = map[string]int64{}, map[string]int64{}
-	ns, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true})
-	require.NoError(t, err)
-	ns.Start()
-	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
-	require.True(t, ns.ReadyForConnections(10*time.Second))
-	connect := func() *nats.Conn {
-		nc, err := nats.Connect(ns.ClientURL())
-		require.NoError(t, err)
-		t.Cleanup(nc.Close)
-		return nc
-	}
-	nc := connect()
-	_, err = nc.Subscribe(api.SubjectAll, func(m *nats.Msg) {
+	ns := natstest.Start(t)
+	nc := ns.Connect(t)
+	_, err := nc.Subscribe(api.SubjectAll, func(m *nats.Msg) {
 		reply := nats.NewMsg(m.Reply)
 		answer := f.answer(m)
 		if refusal, ok := answer.(*api.Error); ok {
 			reply.Header.Set(api.HeaderErrorCode, strconv.Itoa(refusal.Status()))
 		}
-		if reply.Data, err = json.Marshal(answer); err == nil {
+		data, err := json.Marshal(answer)
+		if reply.Data = data; err == nil {
 			err = m.RespondMsg(reply)
 		}
 		if err != nil {
@@ -64,7 +54,7 @@ func (f *fake) start(t *testing.T) *tidegate.Client {
 	})
 	require.NoError(t, err)
 	require.NoError(t, nc.Flush())
-	client, err := tidegate.New(connect())
+	client, err := tidegate.New(ns.Connect(t))
 	require.NoError(t, err)
 	return client
 }

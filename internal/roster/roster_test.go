@@ -7,39 +7,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/internal/embednats/natstest"
 	"github.com/tidegate/tidegate/internal/roster"
 	"github.com/tidegate/tidegate/pkg/api"
 	tidegate "github.com/tidegate/tidegate/pkg/client"
 )
 
-func connect(t *testing.T, s *server.Server) *nats.Conn {
-	t.Helper()
-	nc, err := nats.Connect(s.ClientURL())
-	require.NoError(t, err)
-	t.Cleanup(nc.Close)
-	return nc
-}
-
-func startNATS(t *testing.T) *server.Server {
-	t.Helper()
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true})
-	require.NoError(t, err)
-	s.Start()
-	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	require.True(t, s.ReadyForConnections(10*time.Second))
-	return s
-}
-
 // Every process is on the list with what it says at that moment, until it leaves;
 // services of others are not.
 func TestWhoRunsIsOnTheList(t *testing.T) {
-	s := startNATS(t)
-	client, err := tidegate.New(connect(t, s))
+	s := natstest.Start(t)
+	client, err := tidegate.New(s.Connect(t))
 	require.NoError(t, err)
 	list := func() []api.Service {
 		t.Helper()
@@ -58,7 +39,7 @@ func TestWhoRunsIsOnTheList(t *testing.T) {
 	lag := 1.5
 	join := func(service, version string, status api.ServiceStatus) (leave func()) {
 		t.Helper()
-		nc := connect(t, s)
+		nc := s.Connect(t)
 		leave, err := roster.Join(nc, roster.Entry{
 			Service: service, Version: version, Description: "a test", Log: slog.New(slog.DiscardHandler),
 			Status: func(ctx context.Context) api.ServiceStatus {
@@ -74,7 +55,7 @@ func TestWhoRunsIsOnTheList(t *testing.T) {
 	join(api.ServiceRelay, "1.2.3", api.ServiceStatus{LagSeconds: &lag})
 	leave := join(api.ServiceAggregator, "", api.ServiceStatus{Warning: "2 lanes fail"})
 	for _, name := range []string{"somebody-else", api.ServicePrefix + "quiet"} {
-		nc := connect(t, s)
+		nc := s.Connect(t)
 		_, err = micro.AddService(nc, micro.Config{Name: name, Version: "1.0.0"})
 		require.NoError(t, err)
 		require.NoError(t, nc.Flush())
@@ -91,7 +72,7 @@ func TestWhoRunsIsOnTheList(t *testing.T) {
 	require.NotEmpty(t, all[2].ID)
 	require.WithinDuration(t, time.Now(), time.UnixMilli(all[2].StartedMs), time.Minute)
 
-	m, err := connect(t, s).Request(api.StatusSubject(api.ServiceRelay), nil, time.Minute)
+	m, err := s.Connect(t).Request(api.StatusSubject(api.ServiceRelay), nil, time.Minute)
 	require.NoError(t, err)
 	var status api.ServiceStatus
 	require.NoError(t, json.Unmarshal(m.Data, &status))
@@ -107,7 +88,7 @@ func TestWhoRunsIsOnTheList(t *testing.T) {
 
 func TestAnEntryThatCannotBe(t *testing.T) {
 	for _, e := range []roster.Entry{{Service: "relay", Version: "yesterday's"}, {Service: "a relay"}} {
-		_, err := roster.Join(connect(t, startNATS(t)), e)
+		_, err := roster.Join(natstest.Start(t).Connect(t), e)
 		require.ErrorContains(t, err, "join the list of services")
 	}
 }

@@ -4,10 +4,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/internal/embednats/natstest"
 	tidegate "github.com/tidegate/tidegate/pkg/client"
 )
 
@@ -45,26 +45,17 @@ func BenchmarkEcho(b *testing.B) {
 // benchWire has a responder that admits everything, on a loopback socket.
 func benchWire(b *testing.B) *nats.Conn {
 	b.Helper()
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true})
-	require.NoError(b, err)
-	s.Start()
-	b.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	require.True(b, s.ReadyForConnections(10*time.Second))
-	conns := make([]*nats.Conn, 2)
-	for i := range conns {
-		conns[i], err = nats.Connect(s.ClientURL())
-		require.NoError(b, err)
-		b.Cleanup(conns[i].Close)
-	}
+	s := natstest.Start(b)
+	responder := s.Connect(b)
 	reply := []byte(`{"allowed":true,"lease":"eyJhIjoxfQ.0123456789abcdef0123456789abcdef0123456789abcdef","limits":[` +
 		`{"entity":"api-key-123","name":"rpm","capacity":100,"requested":1,"available":99},` +
 		`{"entity":"api-key-123","name":"tpm","capacity":10000,"requested":500,"available":9500}]}`)
-	_, err = conns[0].Subscribe("tidegate.v1.*.acquire", func(m *nats.Msg) {
+	_, err := responder.Subscribe("tidegate.v1.*.acquire", func(m *nats.Msg) {
 		if err := m.Respond(reply); err != nil {
 			b.Error(err)
 		}
 	})
 	require.NoError(b, err)
-	require.NoError(b, conns[0].Flush())
-	return conns[1]
+	require.NoError(b, responder.Flush())
+	return s.Connect(b)
 }

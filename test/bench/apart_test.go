@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/internal/embednats/natstest"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/services/admission"
@@ -51,8 +52,7 @@ type apart struct {
 // newApart starts the process, with limits as newWorld has them.
 func newApart(tb testing.TB, own ...api.Limit) *apart {
 	tb.Helper()
-	w := &world{tb: tb}
-	w.startNATS(tb)
+	w := &world{tb: tb, url: natstest.Start(tb).ClientURL()}
 	work, err := json.Marshal(assignment{NATS: w.url, Limits: own})
 	require.NoError(tb, err)
 	process := exec.Command(os.Args[0]) //nolint:gosec // this very program

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	lanes "github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/embednats/natstest"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/bucket"
@@ -98,8 +99,7 @@ type feed struct {
 
 func newFeed(b *testing.B, streams localdynamo.StreamOptions) *feed {
 	b.Helper()
-	w := &world{tb: b, engine: localdynamo.New(localdynamo.Options{Now: time.Now, Streams: streams})}
-	w.startNATS(b)
+	w := &world{tb: b, url: natstest.Start(b).ClientURL(), engine: localdynamo.New(localdynamo.Options{Now: time.Now, Streams: streams})}
 	f := &feed{world: w, db: dynamodb.NewFromConfig(localdynamo.Config(w.engine.HTTPClient(), "us-east-1"))}
 	require.NoError(b, table.CreateTable(b.Context(), f.db, table.DefaultName))
 	return f
@@ -131,7 +131,7 @@ func (f *feed) background(run func(context.Context) error, ready <-chan struct{}
 }
 
 func (f *feed) relay() {
-	nc, err := nats.Connect(f.nats.ClientURL())
+	nc, err := nats.Connect(f.url)
 	require.NoError(f.tb, err)
 	r, err := relay.New(relay.Config{
 		NATS: nc, DynamoDB: localdynamo.Config(f.engine.HTTPClient(), "us-east-1"), Table: table.DefaultName, Member: "a",

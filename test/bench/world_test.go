@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/audit"
+	"github.com/tidegate/tidegate/internal/embednats/natstest"
 	"github.com/tidegate/tidegate/internal/limits"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
@@ -38,7 +38,6 @@ type world struct {
 	tb     host
 	engine *localdynamo.Engine
 	store  http.RoundTripper // the engine, and what stands before it for everybody
-	nats   *server.Server    // nil where another process has it
 	url    string            // of the NATS server
 	ns     string            // id of the default namespace
 }
@@ -49,7 +48,7 @@ type world struct {
 func newWorld(tb testing.TB, own ...api.Limit) *world {
 	tb.Helper()
 	w := newStore(tb, own...)
-	w.startNATS(tb)
+	w.url = natstest.Start(tb).ClientURL()
 	return w
 }
 
@@ -72,19 +71,6 @@ func newStore(tb host, own ...api.Limit) *world {
 	})
 	require.NoError(tb, err)
 	return w
-}
-
-func (w *world) startNATS(tb testing.TB) {
-	tb.Helper()
-	var err error
-	w.nats, err = server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: tb.TempDir(), NoLog: true, NoSigs: true,
-	})
-	require.NoError(tb, err)
-	w.nats.Start()
-	tb.Cleanup(func() { w.nats.Shutdown(); w.nats.WaitForShutdown() })
-	require.True(tb, w.nats.ReadyForConnections(10*time.Second))
-	w.url = w.nats.ClientURL()
 }
 
 func ample(name string) api.Limit {

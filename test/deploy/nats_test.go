@@ -7,12 +7,12 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/internal/embednats/natstest"
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
@@ -69,7 +69,7 @@ func natsFiles(t *testing.T, tenants ...string) (config string) {
 
 // natsServer is a NATS server of a test's own.
 type natsServer struct {
-	*server.Server
+	*natstest.Server
 
 	secure []nats.Option // what its clients need besides
 }
@@ -80,23 +80,13 @@ func startNATS(t *testing.T, config string) natsServer {
 	t.Helper()
 	o, err := server.ProcessConfigFile(config)
 	require.NoError(t, err)
-	o.Host, o.Port, o.HTTPHost, o.HTTPPort = "127.0.0.1", server.RANDOM_PORT, "127.0.0.1", server.RANDOM_PORT
-	o.StoreDir, o.NoSigs, o.NoLog = t.TempDir(), true, true
-	s, err := server.NewServer(o)
-	require.NoError(t, err)
-	s.Start()
-	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	require.True(t, s.ReadyForConnections(10*time.Second))
-	return natsServer{Server: s}
+	o.HTTPHost, o.HTTPPort = "127.0.0.1", server.RANDOM_PORT
+	return natsServer{Server: natstest.StartWith(t, o)}
 }
 
 // connect is a connection of a user, which ends with the test.
 func (s natsServer) connect(t *testing.T, user string, options ...nats.Option) *nats.Conn {
 	t.Helper()
 	options = append([]nats.Option{nats.UserInfo(user, passwordOf(user)), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})}, options...)
-	options = append(options, s.secure...)
-	nc, err := nats.Connect(s.ClientURL(), options...)
-	require.NoError(t, err, user)
-	t.Cleanup(nc.Close)
-	return nc
+	return s.Connect(t, append(options, s.secure...)...)
 }

@@ -2,7 +2,6 @@ package e2e_test
 
 import (
 	"errors"
-	"net"
 	"strconv"
 	"testing"
 	"time"
@@ -95,10 +94,9 @@ func TestWhatAnyWriterChangesBindsEveryNode(t *testing.T) {
 	w.edit(t, config, 900_000)
 	everywhere(t, nodes, "a limit is lowered in the console", capacity(900_000))
 
-	port := w.nats.Addr().(*net.TCPAddr).Port
-	w.stopNATS()
+	w.nats.Stop()
 	w.edit(t, config, 800_000)
-	w.startNATS(t, port)
+	w.nats.Restart(t)
 	everywhere(t, nodes, "lowered while NATS is away", capacity(800_000))
 	followsAll(t, nodes)
 

@@ -2,7 +2,6 @@ package e2e_test
 
 import (
 	"math/rand/v2"
-	"net"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -75,10 +74,8 @@ func TestTheFeedCatchesUpAfterOutages(t *testing.T) {
 	})
 	repair()
 
-	port := w.nats.Addr().(*net.TCPAddr).Port
 	c.spend(t, 100)
-	w.stopNATS()
-	w.startNATS(t, port)
+	w.nats.Restart(t)
 	for _, client := range c.clients {
 		require.Eventually(t, func() bool {
 			_, err := client.Status(t.Context(), "entity-0", "resource-0", nil)

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/embednats/natstest"
 	"github.com/tidegate/tidegate/internal/limits"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
@@ -70,8 +70,7 @@ type world struct {
 	engine        *localdynamo.Engine
 	db            *dynamodb.Client // beside all faults
 	reads, writes *fault.Transport
-	dir           string
-	nats          *server.Server
+	nats          *natstest.Server
 	ns            string // id of the default namespace
 	limits        *limits.Store
 }
@@ -79,7 +78,7 @@ type world struct {
 func newWorld(t *testing.T, o options) *world {
 	t.Helper()
 	w := &world{
-		clock: &clock{start: time.Now(), began: o.began}, table: table.DefaultName, dir: t.TempDir(),
+		clock: &clock{start: time.Now(), began: o.began}, table: table.DefaultName, nats: natstest.Start(t),
 	}
 	if o.began.IsZero() {
 		w.clock.began = w.clock.start.Round(0)
@@ -98,32 +97,13 @@ func newWorld(t *testing.T, o options) *world {
 	w.ns, err = namespace.NewRegistry(w.db, w.table).Ensure(t.Context(), api.DefaultNamespace)
 	require.NoError(t, err)
 	w.limits = limits.NewStore(w.db, w.table, audit.NewLog(w.db, w.table, func() (time.Time, error) { return w.clock.now(), nil }))
-	w.startNATS(t, server.RANDOM_PORT)
-	t.Cleanup(func() { w.stopNATS() })
 	return w
-}
-
-func (w *world) startNATS(t *testing.T, port int) {
-	t.Helper()
-	var err error
-	w.nats, err = server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: w.dir, NoLog: true, NoSigs: true})
-	require.NoError(t, err)
-	w.nats.Start()
-	require.True(t, w.nats.ReadyForConnections(10*time.Second))
-}
-
-func (w *world) stopNATS() {
-	w.nats.Shutdown()
-	w.nats.WaitForShutdown()
 }
 
 func (w *world) connect(t *testing.T, options ...nats.Option) *nats.Conn {
 	t.Helper()
-	options = append([]nats.Option{nats.MaxReconnects(-1), nats.ReconnectWait(10 * time.Millisecond), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})}, options...)
-	nc, err := nats.Connect(w.nats.ClientURL(), options...)
-	require.NoError(t, err)
-	t.Cleanup(nc.Close)
-	return nc
+	quiet := nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})
+	return w.nats.Connect(t, append([]nats.Option{quiet}, options...)...)
 }
 
 func (w *world) jetstream(t *testing.T) jetstream.JetStream {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,6 +19,7 @@ import (
 	"github.com/tidegate/tidegate/internal/archive/archivetest"
 	"github.com/tidegate/tidegate/internal/consume"
 	"github.com/tidegate/tidegate/internal/daemon"
+	"github.com/tidegate/tidegate/internal/embednats/natstest"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/internal/namespace"
@@ -50,7 +50,7 @@ type system struct {
 	t      *testing.T
 	direct *dynamodb.Client // beside all faults
 	engine *localdynamo.Engine
-	nats   *server.Server
+	nats   *natstest.Server
 	nc     *nats.Conn // a caller's
 	client *tidegate.Client
 	js     jetstream.JetStream
@@ -136,13 +136,7 @@ func newSystem(t *testing.T) *system {
 	require.NoError(t, schema.Mark(t.Context(), s.direct, table.DefaultName))
 	_, err := namespace.NewRegistry(s.direct, table.DefaultName).Ensure(t.Context(), api.DefaultNamespace)
 	require.NoError(t, err)
-	s.nats, err = server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
-	})
-	require.NoError(t, err)
-	s.nats.Start()
-	t.Cleanup(func() { s.nats.Shutdown(); s.nats.WaitForShutdown() })
-	require.True(t, s.nats.ReadyForConnections(patience))
+	s.nats = natstest.Start(t)
 	s.nc = s.connect()
 	s.client, err = tidegate.New(s.nc, tidegate.WithTimeout(patience))
 	require.NoError(t, err)
@@ -153,10 +147,7 @@ func newSystem(t *testing.T) *system {
 
 func (s *system) connect() *nats.Conn {
 	s.t.Helper()
-	nc, err := nats.Connect(s.nats.ClientURL(), nats.ErrorHandler(nil))
-	require.NoError(s.t, err)
-	s.t.Cleanup(nc.Close)
-	return nc
+	return s.nats.Connect(s.t, nats.ErrorHandler(nil))
 }
 
 // registry is a new process's.

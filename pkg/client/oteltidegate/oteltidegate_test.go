@@ -3,9 +3,7 @@ package oteltidegate_test
 import (
 	"errors"
 	"testing"
-	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/codes"
@@ -14,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/tidegate/tidegate/internal/embednats/natstest"
 	"github.com/tidegate/tidegate/pkg/api"
 	tidegate "github.com/tidegate/tidegate/pkg/client"
 	"github.com/tidegate/tidegate/pkg/client/oteltidegate"
@@ -44,21 +43,14 @@ func TestCarrierKeepsCase(t *testing.T) {
 
 // Each request is a span, with the outcome that its caller sees, and carries it.
 func TestRequestsAreSpans(t *testing.T) {
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true})
-	require.NoError(t, err)
-	s.Start()
-	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	require.True(t, s.ReadyForConnections(10*time.Second))
-	nc, err := nats.Connect(s.ClientURL())
-	require.NoError(t, err)
-	t.Cleanup(nc.Close)
+	nc := natstest.Start(t).Connect(t)
 	replies := []*nats.Msg{
 		{Data: []byte(`{"allowed":true,"lease":"L","limits":[]}`)},
 		{Data: []byte(`{"allowed":false,"retry_after_ms":1,"limits":[]}`)},
 		{Data: []byte(`{"code":"unknown_limit","message":"no"}`), Header: nats.Header{api.HeaderErrorCode: {"400"}}},
 	}
 	asked := make(chan *nats.Msg, len(replies))
-	_, err = nc.Subscribe("tidegate.v1.default.acquire", func(m *nats.Msg) {
+	_, err := nc.Subscribe("tidegate.v1.default.acquire", func(m *nats.Msg) {
 		asked <- m
 		if err := m.RespondMsg(replies[len(asked)-1]); err != nil {
 			t.Error(err)
