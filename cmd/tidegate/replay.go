@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 
@@ -19,7 +18,7 @@ type replayCmd struct {
 	Estimate  int64   `name:"estimate" default:"250" placeholder:"TOKENS" help:"Tokens of answer that a request reserves; default 250."`
 	Generate  float64 `name:"generate" default:"50" placeholder:"N" help:"Tokens per second at which answers are generated, in time of the trace; default 50."`
 	InFlight  int     `name:"in-flight" default:"1024" placeholder:"N" help:"Requests under way at most, their generation included; default 1024."`
-	TraceFile string  `arg:"" name:"trace" help:"An LLM trace, such as AzureLLMInferenceTrace_conv.csv of github.com/Azure/AzurePublicDataset."`
+	TraceFile string  `arg:"" name:"trace" help:"An LLM trace, such as AzureLLMInferenceTrace_conv.csv of github.com/Azure/AzurePublicDataset, gzipped or not."`
 }
 
 func (replayCmd) Help() string {
@@ -32,9 +31,9 @@ func (c replayCmd) Run(ctx context.Context, o output) error {
 	if c.Limit < 0 || c.Entities < 1 {
 		return usageError{errors.New("--limit cannot be negative, and --entities must be above 0")}
 	}
-	rows, err := readTrace(c.TraceFile, c.Limit)
+	rows, err := loadgen.ReadTraceFile(c.TraceFile, c.Limit)
 	if err != nil {
-		return err
+		return usageError{err}
 	}
 	target, done, err := c.open(ctx, "replay-", c.Entities)
 	if err != nil {
@@ -48,19 +47,6 @@ func (c replayCmd) Run(ctx context.Context, o output) error {
 	report, err := replay.Run(ctx)
 	stop()
 	return c.conclude(o, report, err)
-}
-
-func readTrace(path string, limit int) ([]loadgen.Row, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, usageError{fmt.Errorf("open the trace: %w", err)}
-	}
-	defer func() { _ = file.Close() }() // it was only read
-	rows, err := loadgen.ReadTrace(file, limit)
-	if err != nil {
-		return nil, usageError{fmt.Errorf("%s: %w", path, err)}
-	}
-	return rows, nil
 }
 
 // speed is how many times faster than its trace a replay is, 0 for as fast as

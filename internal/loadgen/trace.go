@@ -2,9 +2,11 @@ package loadgen
 
 import (
 	"bufio"
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -23,18 +25,39 @@ const (
 	// maxRowTokens bounds a row's numbers far above any model, so that sums of
 	// them stay far from the largest amount of the wire.
 	maxRowTokens = 1 << 30
+	gzipMagic    = "\x1f\x8b" // RFC 1952, 2.3.1; no header of a trace begins so
 )
+
+// ReadTraceFile is ReadTrace of a file.
+func ReadTraceFile(path string, limit int) ([]Row, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open the trace: %w", err)
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	rows, err := ReadTrace(file, limit)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return rows, nil
+}
 
 // ReadTrace reads a trace in the form of the Azure LLM inference trace 2023:
 //
 //	TIMESTAMP,ContextTokens,GeneratedTokens
 //	2023-11-16 18:15:46.6805900,374,44
 //
+// gzipped or not.
+//
 // It reads limit requests at most, all if limit is 0. It is strict, so that no
 // other file passes for a trace: what does not fit is an error with the number
 // of its line. Times may not go back.
 func ReadTrace(r io.Reader, limit int) ([]Row, error) {
-	lines := bufio.NewScanner(r)
+	text, err := unzipped(r)
+	if err != nil {
+		return nil, err
+	}
+	lines := bufio.NewScanner(text)
 	if !lines.Scan() {
 		return nil, errors.Join(errors.New("the trace is empty; its first line should be "+traceHeader), lines.Err())
 	}
@@ -67,6 +90,19 @@ func ReadTrace(r io.Reader, limit int) ([]Row, error) {
 		return nil, errors.New("the trace has a header but no requests")
 	}
 	return rows, nil
+}
+
+// unzipped is what r says, whether or not it says it gzipped.
+func unzipped(r io.Reader) (io.Reader, error) {
+	text := bufio.NewReader(r)
+	if start, _ := text.Peek(len(gzipMagic)); string(start) != gzipMagic { // what cannot be peeked at cannot be read
+		return text, nil
+	}
+	zipped, err := gzip.NewReader(text)
+	if err != nil {
+		return nil, fmt.Errorf("unzip the trace: %w", err)
+	}
+	return zipped, nil
 }
 
 func parseRow(line string) (time.Time, Row, error) {

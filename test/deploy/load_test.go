@@ -1,10 +1,8 @@
 package deploy_test
 
 import (
-	"compress/gzip"
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -46,15 +44,10 @@ const (
 	estimate = 250
 )
 
-// trace is the first part of the real one, in test/e2e.
+// trace is the real one, which test/e2e has.
 func trace(t *testing.T) []loadgen.Row {
 	t.Helper()
-	file, err := os.Open(filepath.Join(root, "test", "e2e", "testdata", "AzureLLMInferenceTrace_conv.csv.gz"))
-	require.NoError(t, err)
-	defer func() { require.NoError(t, file.Close()) }()
-	text, err := gzip.NewReader(file)
-	require.NoError(t, err)
-	rows, err := loadgen.ReadTrace(text, 0)
+	rows, err := loadgen.ReadTraceFile(filepath.Join(root, "test", "e2e", "testdata", "AzureLLMInferenceTrace_conv.csv.gz"), 0)
 	require.NoError(t, err)
 	return rows
 }

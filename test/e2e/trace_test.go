@@ -1,8 +1,6 @@
 package e2e_test
 
 import (
-	"compress/gzip"
-	"os"
 	"testing"
 	"time"
 
@@ -17,24 +15,13 @@ import (
 // traceBegins is the time of the trace's first request.
 func traceBegins() time.Time { return time.Date(2023, 11, 16, 18, 15, 46, 680_590_000, time.UTC) }
 
-func readTrace(t *testing.T) []loadgen.Row {
-	t.Helper()
-	file, err := os.Open("testdata/AzureLLMInferenceTrace_conv.csv.gz")
-	require.NoError(t, err)
-	defer func() { require.NoError(t, file.Close()) }()
-	text, err := gzip.NewReader(file)
-	require.NoError(t, err)
-	rows, err := loadgen.ReadTrace(text, 0)
-	require.NoError(t, err)
-	require.Len(t, rows, 19_366)
-	return rows
-}
-
 // An LLM trace of 58 minutes is played on its own clock, minute by minute: each
 // request reserves, and adjusts to what it really cost. What usage says then of each
 // hour and of the day is what the file says.
 func TestUsageOfARealTraceIsThatOfTheFile(t *testing.T) {
-	rows := readTrace(t)
+	rows, err := loadgen.ReadTraceFile("testdata/AzureLLMInferenceTrace_conv.csv.gz", 0)
+	require.NoError(t, err)
+	require.Len(t, rows, 19_366)
 	w := newWorld(t, options{began: traceBegins()})
 	w.setLimits(t, api.LimitsTarget{System: true}, perDay("rpm", 1_000_000), perDay("tpm", 1_000_000_000))
 	w.admission(t)
