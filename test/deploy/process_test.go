@@ -35,9 +35,10 @@ type process struct {
 // launch starts it and waits until it is ready and healthy.
 func (p *process) launch(t *testing.T) {
 	t.Helper()
-	p.log, p.cmd, p.ended = newLines(), p.make(), false
+	p.log, p.cmd, p.ended = newLines(), p.make(), true
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	require.NoError(t, p.cmd.Start(), p.name)
+	p.ended = false
 	p.ready(t, p)
 	p.checks(t, p)
 }

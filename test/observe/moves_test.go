@@ -35,6 +35,7 @@ type move struct {
 	does    string
 	do      func(*system)
 	rises   []string
+	again   bool          // it passes, or may come too late: it is done until it shows
 	mending func(*system) // what happened; the metrics have risen by then
 }
 
@@ -90,11 +91,13 @@ func moves() []move {
 		{
 			does: "a reply of the store that comes too late", do: (*system).acquireInVain,
 			rises:   []string{"tidegate_admission_spent_unanswered_total"},
+			again:   true,
 			mending: func(s *system) { s.admission.mend() },
 		},
 		{
 			does: "more requests than may wait", do: (*system).flood,
 			rises: []string{"tidegate_admission_shed_total", "tidegate_admission_pending_requests"},
+			again: true,
 			mending: func(s *system) {
 				s.admission.mend()
 				s.until("tidegate_admission_pending_requests", func(now float64) bool { return now == 0 })
@@ -194,7 +197,13 @@ func TestEveryMetricMoves(t *testing.T) {
 		}
 		m.do(s)
 		for _, name := range m.rises {
-			s.until(name, func(now float64) bool { return now > before[name] })
+			s.until(name, func(now float64) bool {
+				risen := now > before[name]
+				if m.again && !risen {
+					m.do(s)
+				}
+				return risen
+			})
 			moved[name] = true
 		}
 		if m.mending != nil {
@@ -322,7 +331,7 @@ func (s *system) ask(entity string) {
 }
 
 // acquireInVain gives up before the store's answer comes, which is that the token
-// is spent.
+// is spent. On a busy machine it may give up before the store is asked.
 func (s *system) acquireInVain() {
 	s.t.Helper()
 	s.admission.once("UpdateItem", fault.Fault{Kind: fault.ReplyHangs})
@@ -330,7 +339,8 @@ func (s *system) acquireInVain() {
 	require.NoError(s.t, err)
 	_, err = client.Acquire(s.t.Context(), "alice", resource, tidegate.Consume{"rpm": 1})
 	var down *tidegate.UnavailableError
-	require.ErrorAs(s.t, err, &down)
+	var late *tidegate.Error
+	require.True(s.t, errors.As(err, &down) || errors.As(err, &late) && late.Code == api.CodeDeadlineExceeded, "%v", err)
 }
 
 // flood asks for one bucket, and for many, while the store hangs.
