@@ -37,7 +37,7 @@ func TestDeadLetters(t *testing.T) {
 			all, _, err := dead.List(t.Context(), "aggregator", 0, 10)
 			require.NoError(t, err)
 			return len(all) == lane+1
-		}, 30*time.Second, 5*time.Millisecond)
+		}, patience, 5*time.Millisecond)
 	}
 	// One of a service that never ran here.
 	require.NoError(t, dead.Put(t.Context(), "elsewhere", consume.Casualty{
@@ -55,7 +55,7 @@ func TestDeadLetters(t *testing.T) {
 		all, _, err := dead.List(t.Context(), "aggregator", 0, 10)
 		require.NoError(t, err)
 		return len(all) == 3 && all[2].Number == 5
-	}, 30*time.Second, 5*time.Millisecond)
+	}, patience, 5*time.Millisecond)
 	require.Contains(t, transcript(t, env, "dlq replay --all"), "replayed 3\nleft 1, whose services take no replays\n")
 }
 

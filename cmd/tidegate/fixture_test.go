@@ -149,10 +149,12 @@ func transcript(t *testing.T, env map[string]string, lines ...string) string {
 	return out.String()
 }
 
+// patience is how long tests wait for what must come: only a hang takes so long.
+const patience = time.Minute
+
 // runWithin runs a command line that must end.
 func runWithin(t *testing.T, args []string, w *world) int {
 	t.Helper()
-	const patience = 30 * time.Second // only a hang takes that long
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	return run(ctx, args, w.process())

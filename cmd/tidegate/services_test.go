@@ -21,7 +21,7 @@ func TestServicesOfUp(t *testing.T) {
 		require.Equal(t, exitDone, runWithin(t, []string{"services", "--json", "--quiet", "500ms"}, w), w.stderr)
 		require.NoError(t, json.Unmarshal([]byte(w.stdout.String()), &got))
 		return got.Services[0].Warning == ""
-	}, 30*time.Second, time.Millisecond)
+	}, patience, time.Millisecond)
 	require.Len(t, got.Services, 5)
 	for i, name := range []string{api.ServiceAdmission, api.ServiceAggregator, api.ServiceArchiver, api.ServiceRelay, api.ServiceSharder} {
 		one := got.Services[i]

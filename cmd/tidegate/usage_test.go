@@ -51,7 +51,7 @@ func counted(t *testing.T, env map[string]string, line string, used ...int64) (r
 			report = entityUsage{}
 			require.NoError(t, json.Unmarshal([]byte(w.stdout.String()), &report))
 			return slices.EqualFunc(report.Totals, used, func(total api.UsageTotal, n int64) bool { return total.Used == n })
-		}, time.Minute, 10*time.Millisecond, "it is not counted by %s windows", window)
+		}, patience, 10*time.Millisecond, "it is not counted by %s windows", window)
 		reports = append(reports, report)
 	}
 	return reports

@@ -58,7 +58,7 @@ func (l *ledger) has(want map[string]int64) bool {
 
 func (l *ledger) mustHave(t *testing.T, want map[string]int64) {
 	t.Helper()
-	require.Eventually(t, func() bool { return l.has(want) }, 60*time.Second, 10*time.Millisecond, "not everything arrives")
+	require.Eventually(t, func() bool { return l.has(want) }, patience, 10*time.Millisecond, "not everything arrives")
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	require.Empty(t, l.gaps, "records passed others of their lane")
@@ -97,7 +97,7 @@ func TestMembersShareTheLanesWhoeverComesAndGoes(t *testing.T) {
 	running := map[string]*member{}
 	join := func(n int) {
 		name := fmt.Sprintf("member-%d", n)
-		running[name] = w.member(t, name, handlerOf(name))
+		running[name] = w.memberOf(t, name, handlerOf(name), fast(), events.Decode)
 	}
 	join(0)
 	for n := 1; n <= 8; n++ {
@@ -132,7 +132,7 @@ func TestMembersShareTheLanesWhoeverComesAndGoes(t *testing.T) {
 func TestTheServerRestarts(t *testing.T) {
 	w := newWorld(t)
 	l, p := newLedger(), w.publisher(t)
-	w.member(t, "a", func(_ context.Context, b *consume.Batch) error { l.apply("a", b); return nil })
+	w.memberOf(t, "a", func(_ context.Context, b *consume.Batch) error { l.apply("a", b); return nil }, fast(), events.Decode)
 	for i := range 200 {
 		p.publish(t, fmt.Sprintf("entity-%d", i%20))
 	}

@@ -31,9 +31,9 @@ func TestAMemberSaysHowFarBehindItIs(t *testing.T) {
 	h := <-batches
 	p.publish(t, "alice")
 	p.publish(t, "alice")
-	require.Eventually(t, func() bool { return *status().Waiting == 3 }, 20*time.Second, time.Millisecond, "one under way, two behind it")
+	require.Eventually(t, func() bool { return *status().Waiting == 3 }, patience, time.Millisecond, "one under way, two behind it")
 	since := *status().LagSeconds
-	require.Eventually(t, func() bool { return *status().LagSeconds > since }, 20*time.Second, time.Millisecond, "the lag grows")
+	require.Eventually(t, func() bool { return *status().LagSeconds > since }, patience, time.Millisecond, "the lag grows")
 	require.Empty(t, status().Warning)
 
 	h.release <- errors.New("the store is down")
@@ -50,10 +50,10 @@ func TestAMemberSaysHowFarBehindItIs(t *testing.T) {
 		case <-time.After(time.Millisecond):
 		}
 	}
-	require.Eventually(t, func() bool { return *status().LagSeconds == 0 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return *status().LagSeconds == 0 }, patience, time.Millisecond)
 
 	p.send(t, events.Subject(events.KindBucket, 0), []byte("no JSON"))
-	require.Eventually(t, func() bool { return *status().DeadLetters == 1 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return *status().DeadLetters == 1 }, patience, time.Millisecond)
 	n, err := consume.NewDeadLetters(w.js).Count(t.Context(), "elsewhere")
 	require.NoError(t, err)
 	require.Zero(t, n)

@@ -60,18 +60,18 @@ func TestLanesMoveUnderLoad(t *testing.T) {
 	w := newWorld(t)
 	l, p, o := newLedger(), w.publisher(t), &owners{of: map[int]string{}}
 	join := func(name string) *member {
-		return w.member(t, name, func(_ context.Context, b *consume.Batch) error {
+		return w.memberOf(t, name, func(_ context.Context, b *consume.Batch) error {
 			o.handled(name, b)
 			l.apply(name, b)
 			return nil
-		})
+		}, fast(), events.Decode)
 	}
 	everyLaneIsOf := func(living ...string) {
 		t.Helper()
 		began := time.Now()
 		for _, name := range living {
 			want := len(consume.LanesOf(name, living))
-			require.Eventually(t, func() bool { return o.share(name) == want }, 60*time.Second, 10*time.Millisecond, "%s has %d lanes of %d", name, o.share(name), want)
+			require.Eventually(t, func() bool { return o.share(name) == want }, patience, 10*time.Millisecond, "%s has %d lanes of %d", name, o.share(name), want)
 		}
 		t.Logf("%d members: every lane is where it belongs after %v", len(living), time.Since(began))
 	}

@@ -85,12 +85,24 @@ func (w *world) publisher(t *testing.T) *publisher {
 	return &publisher{js: w.connect(t), last: map[string]int64{}}
 }
 
-// fast are the times of a member in tests.
+// patience is how long tests wait for what must come: only what hangs takes so long.
+const patience = time.Minute
+
+// fast are the times of a member in tests whose lanes others are to take when it is
+// gone, as they do when it is merely slow.
 func fast() consume.Tuning {
 	return consume.Tuning{
 		Batch: 64, Heartbeat: 100 * time.Millisecond, MemberTTL: time.Second, PinTTL: time.Second,
 		AckWait: time.Second, Poll: 100 * time.Millisecond, MaxBackoff: 100 * time.Millisecond, DrainTimeout: 5 * time.Second,
 	}
+}
+
+// calm are those of a member that nobody takes anything from, nor gives it again,
+// however slow the machine is.
+func calm() consume.Tuning {
+	tuning := fast()
+	tuning.MemberTTL, tuning.PinTTL, tuning.AckWait = patience, patience, patience
+	return tuning
 }
 
 // member is a running member of the group "test".
@@ -104,7 +116,7 @@ type member struct {
 
 func (w *world) member(t *testing.T, name string, handle func(context.Context, *consume.Batch) error) *member {
 	t.Helper()
-	return w.memberOf(t, name, handle, fast(), events.Decode)
+	return w.memberOf(t, name, handle, calm(), events.Decode)
 }
 
 // memberOf is a member with times and a release of its own.

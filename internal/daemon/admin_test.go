@@ -146,9 +146,9 @@ func TestAdminIsAComponent(t *testing.T) {
 	_, body := get(t, a, "/readyz")
 	require.Equal(t, "components: starting: work is not ready\n", body)
 	finish <- struct{}{}
-	require.Eventually(t, func() bool { code, _ := get(t, a, "/readyz"); return code == http.StatusOK }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { code, _ := get(t, a, "/readyz"); return code == http.StatusOK }, time.Minute, time.Millisecond)
 	stopNow()
-	require.Eventually(t, func() bool { _, body := get(t, a, "/readyz"); return body == "components: stopping\n" }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { _, body := get(t, a, "/readyz"); return body == "components: stopping\n" }, time.Minute, time.Millisecond)
 	finish <- struct{}{}
 	require.NoError(t, <-ended)
 }

@@ -78,14 +78,14 @@ func TestEachDeletedEventIsReadOnce(t *testing.T) {
 // whoever looks sees by how much the archivers are behind, and they catch up.
 func TestAnHourWithoutAStore(t *testing.T) {
 	w := newWorld(t)
-	r := w.start(t, "a", tuning())
+	r := w.start(t, "a", calm())
 	w.Each(func(*http.Request) archivetest.Fault { return archivetest.Unreachable })
 	var deleted []*events.Event
 	for n := 1; n <= 200; n++ {
 		deleted = append(deleted, deletion(namespaces()[0], fmt.Sprintf("entity-%d", n%5), n, true))
 	}
 	w.publish(t, deleted...)
-	require.Eventually(t, func() bool { return r.metric(t, "tidegate_feed_lanes_waiting") == 5 }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return r.metric(t, "tidegate_feed_lanes_waiting") == 5 }, patience, time.Millisecond)
 	w.ahead.Store(int64(time.Hour))
 	require.Equal(t, 200, w.open(t), "nothing is acknowledged")
 	require.Empty(t, w.Keys(t))
@@ -99,8 +99,8 @@ func TestAnHourWithoutAStore(t *testing.T) {
 	w.Each(nil)
 	w.drained(t)
 	mustHold(t, w.Open(t), deleted)
-	require.Eventually(t, func() bool { return r.metric(t, "tidegate_feed_lanes_waiting") == 0 }, 30*time.Second, time.Millisecond)
-	require.Eventually(t, func() bool { return r.metric(t, "tidegate_feed_oldest_seconds") == 0 }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return r.metric(t, "tidegate_feed_lanes_waiting") == 0 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return r.metric(t, "tidegate_feed_oldest_seconds") == 0 }, patience, time.Millisecond)
 	require.InDelta(t, 200, r.metric(t, "tidegate_archiver_events_total"), 0)
 	r.leave(t)
 	require.True(t, r.conn.IsClosed())
@@ -110,7 +110,7 @@ func TestAnHourWithoutAStore(t *testing.T) {
 // stores what it has.
 func TestBatchesBySizeAndAge(t *testing.T) {
 	w := newWorld(t)
-	how := tuning()
+	how := calm()
 	how.Feed.Linger, how.Feed.Batch = time.Hour, 10
 	r := w.start(t, "a", how)
 	var deleted []*events.Event
@@ -124,9 +124,9 @@ func TestBatchesBySizeAndAge(t *testing.T) {
 	object := func(first, last int) string {
 		return fmt.Sprintf("audit/%s/2026/03/01/%d-%d-%d.jsonl.gz", namespaces()[0], lane, first, last)
 	}
-	require.Eventually(t, func() bool { return len(w.Keys(t)) == 2 }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(w.Keys(t)) == 2 }, patience, time.Millisecond)
 	require.Equal(t, []string{object(1, 10), object(11, 20)}, w.Keys(t))
-	require.Eventually(t, func() bool { return w.open(t) == 5 }, 30*time.Second, time.Millisecond, "five wait for more")
+	require.Eventually(t, func() bool { return w.open(t) == 5 }, patience, time.Millisecond, "five wait for more")
 	r.leave(t)
 	mustHold(t, w.Open(t), deleted)
 	require.Zero(t, w.open(t))
@@ -147,7 +147,7 @@ func TestDeadLetters(t *testing.T) {
 	_, err := w.js.Publish(t.Context(), events.Subject(events.KindAudit, events.Lane(good.Key)), []byte("no JSON"))
 	require.NoError(t, err)
 	w.publish(t, good)
-	r := w.start(t, "a", tuning())
+	r := w.start(t, "a", calm())
 	w.drained(t)
 	mustHold(t, w.Open(t), []*events.Event{good})
 	letters, _, err := consume.NewDeadLetters(w.js).List(t.Context(), service, 0, 10)
@@ -165,7 +165,7 @@ func TestAnArchiverThatCannotWriteDoesNotStart(t *testing.T) {
 		require.NoError(t, err)
 		defer func() { require.NoError(t, a.Close()) }()
 		r, err := New(Config{
-			NATS: w.nats.Connect(t), Archive: a, Member: "a", Now: time.Now, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(), Tuning: tuning(),
+			NATS: w.nats.Connect(t), Archive: a, Member: "a", Now: time.Now, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(), Tuning: calm(),
 		})
 		require.NoError(t, err)
 		return r.Run(t.Context())

@@ -102,11 +102,25 @@ type running struct {
 	ended   chan error
 }
 
+// patience is how long tests wait for what must come: only what hangs takes so long.
+const patience = time.Minute
+
+// tuning are times of archivers that others are to take lanes from when they are gone,
+// as they do from those who are merely slow.
 func tuning() Tuning {
 	return Tuning{StoreTimeout: 2 * time.Second, Feed: consume.Tuning{
 		Batch: 32, Linger: 50 * time.Millisecond, Heartbeat: 100 * time.Millisecond, MemberTTL: time.Second, PinTTL: time.Second, AckWait: time.Second,
 		Poll: 50 * time.Millisecond, MaxBackoff: 100 * time.Millisecond, DrainTimeout: 5 * time.Second,
 	}}
+}
+
+// calm are those of one that nobody takes anything from, nor gives it again, however
+// slow the machine is.
+func calm() Tuning {
+	how := tuning()
+	how.StoreTimeout = patience
+	how.Feed.MemberTTL, how.Feed.PinTTL, how.Feed.AckWait = patience, patience, patience
+	return how
 }
 
 func (w *world) start(t *testing.T, member string, how Tuning) *running {
@@ -175,7 +189,7 @@ func (w *world) open(t *testing.T) (n int) {
 // drained waits until every record is acknowledged.
 func (w *world) drained(t *testing.T) {
 	t.Helper()
-	require.Eventually(t, func() bool { return w.open(t) == 0 }, 60*time.Second, 20*time.Millisecond, "the feed is not handled to its end")
+	require.Eventually(t, func() bool { return w.open(t) == 0 }, patience, 20*time.Millisecond, "the feed is not handled to its end")
 }
 
 // mustHold reads the archive page by page: it has each of the events once, as they

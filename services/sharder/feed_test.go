@@ -17,7 +17,7 @@ import (
 	"github.com/tidegate/tidegate/pkg/events"
 )
 
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // running is a sharder under way.
 type running struct {
@@ -35,9 +35,8 @@ func (w *world) start(name string) *running {
 	r.Sharder, err = New(Config{
 		NATS: r.conn, DynamoDB: localdynamo.Config(w.Faults, "us-east-1"), Table: w.Table, Member: name,
 		Clock: w.clock, Log: slog.New(slog.DiscardHandler), Metrics: r.registry,
-		Tuning: Tuning{Look: 5 * time.Millisecond, Feed: consume.Tuning{
-			Heartbeat: 100 * time.Millisecond, MemberTTL: time.Second, PinTTL: time.Second, AckWait: time.Second,
-			Poll: 100 * time.Millisecond, MaxBackoff: 100 * time.Millisecond, DrainTimeout: 5 * time.Second,
+		Tuning: Tuning{Look: 5 * time.Millisecond, Feed: consume.Tuning{ // a member is missed as late as by default
+			Heartbeat: 100 * time.Millisecond, Poll: 100 * time.Millisecond, MaxBackoff: 100 * time.Millisecond, DrainTimeout: 5 * time.Second,
 		}},
 	})
 	require.NoError(w.t, err)

@@ -16,7 +16,7 @@ import (
 )
 
 // patience is how long a test waits for what takes long only if it hangs.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // jetStream is JetStream as a user may use it.
 func (w *world) jetStream(t *testing.T, user string, options ...nats.Option) jetstream.JetStream {

@@ -163,7 +163,7 @@ func TestTheAccountAloneKeepsTenantsApart(t *testing.T) {
 	stop() // all is answered
 	require.NoError(t, spy.Flush())
 	for range sent {
-		m, err := heard.NextMsg(time.Second)
+		m, err := heard.NextMsg(patience)
 		require.NoError(t, err)
 		require.Contains(t, sent, m.Subject, "it hears itself, and nobody else: %s", m.Data)
 		sent = slices.Delete(sent, slices.Index(sent, m.Subject), slices.Index(sent, m.Subject)+1)
@@ -171,7 +171,7 @@ func TestTheAccountAloneKeepsTenantsApart(t *testing.T) {
 	pending, _, err := heard.Pending()
 	require.NoError(t, err)
 	require.Zero(t, pending)
-	answer, err := spy.Request("$JS.API.STREAM.INFO.KV_TIDEGATE_CLAIMS", nil, 5*time.Second)
+	answer, err := spy.Request("$JS.API.STREAM.INFO.KV_TIDEGATE_CLAIMS", nil, patience)
 	require.NoError(t, err)
 	require.Contains(t, string(answer.Data), "JetStream not enabled for account")
 }

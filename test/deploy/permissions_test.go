@@ -3,7 +3,6 @@ package deploy_test
 import (
 	"encoding/json"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
@@ -67,7 +66,7 @@ func TestTheServerTellsWhoAsked(t *testing.T) {
 	reply, err := nc.RequestMsg(&nats.Msg{
 		Subject: api.Subject("acme", api.VerbLimitsSet), Data: body,
 		Header: nats.Header{api.HeaderRequestInfo: {`{"acc":"beta","user":"beta-admin"}`}},
-	}, 5*time.Second)
+	}, patience)
 	require.NoError(t, err)
 	require.Empty(t, reply.Header.Get(api.HeaderErrorCode), "%s", reply.Data)
 	page, err := w.client(t, "acme-admin", "acme").Admin().ListAudit(t.Context(), api.AuditListRequest{LimitsTarget: api.LimitsTarget{System: true}})
@@ -93,7 +92,7 @@ func TestOperatorsOperate(t *testing.T) {
 	require.NoError(t, nc.PublishRequest("$SRV.PING."+api.ServiceName, inbox, nil))
 	ids := map[string]bool{}
 	for range 2 {
-		m, err := answers.NextMsg(5 * time.Second)
+		m, err := answers.NextMsg(patience)
 		require.NoError(t, err)
 		var node micro.Ping
 		require.NoError(t, json.Unmarshal(m.Data, &node))

@@ -252,7 +252,7 @@ func ask(t *testing.T, w *world, exchanges []exchange) {
 	for _, x := range exchanges {
 		nc := w.nats.connect(t, x.user, tidegate.InboxPrefix(homeOf(x.user)))
 		body := strings.NewReplacer("$LEASE", lease, "$EVENT", event).Replace(x.body)
-		reply, err := nc.Request(api.Subject(homeOf(x.user), x.verb), []byte(body), 10*time.Second)
+		reply, err := nc.Request(api.Subject(homeOf(x.user), x.verb), []byte(body), patience)
 		require.NoError(t, err, x)
 		require.Empty(t, reply.Header.Get(api.HeaderErrorCode), "%s %s: %s", x.verb, body, reply.Data)
 		var came struct {
@@ -365,7 +365,7 @@ func requireEveryVerb(t *testing.T, w *world) {
 		if slices.ContainsFunc(everything(), func(x exchange) bool { return x.verb == verb }) {
 			continue
 		}
-		reply, err := nc.Request(api.Subject("acme", verb), []byte("{}"), 10*time.Second)
+		reply, err := nc.Request(api.Subject("acme", verb), []byte("{}"), patience)
 		require.NoError(t, err, verb)
 		require.Equal(t, api.CodeUnknownVerb, api.DecodeError(reply.Data).Code, "%s is served: ask for it here", verb)
 	}

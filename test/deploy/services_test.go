@@ -38,7 +38,7 @@ func TestOperatorsSeeWhoRuns(t *testing.T) {
 			}
 		}
 		return len(all) == 6
-	}, 30*time.Second, time.Millisecond)
+	}, patience, time.Millisecond)
 	require.Equal(t, api.ServiceAdmission, all[0].Service)
 	require.Equal(t, api.ServiceAdmission, all[1].Service)
 	require.Equal(t, api.ServiceAggregator, all[2].Service)
@@ -66,5 +66,5 @@ func TestOperatorsSeeWhoRuns(t *testing.T) {
 		status, err := acme.Status(t.Context(), "key", resource, nil)
 		require.NoError(t, err)
 		return status.Limits[0].Capacity == 4
-	}, 30*time.Second, time.Millisecond)
+	}, patience, time.Millisecond)
 }

@@ -42,7 +42,7 @@ const (
 	// storeTimeout is how long the node waits for the store.
 	storeTimeout = 300 * time.Millisecond
 	// patience is how long a metric may take to move; only a fault takes that long.
-	patience = 30 * time.Second
+	patience = time.Minute
 )
 
 // system is a store, a NATS server, and processes of the services.
