@@ -204,9 +204,9 @@ func TestRecordsOutsideTheFeedMoveTheCheckpoint(t *testing.T) {
 	}
 	outside(20)
 	require.Zero(t, p.metric(t, "tidegate_relay_batches_total"))
-	w.clock.advance(2 * time.Minute)
 	w.put(table.EncodeVersion(keys.Version{Namespace: ns}, 100))
-	outside(21)
+	outside(21) // and is read: whichever page comes next finds the checkpoint old
+	w.clock.advance(2 * time.Minute)
 	require.Eventually(t, func() bool { return p.metric(t, "tidegate_relay_batches_total") == 1 }, patience, 5*time.Millisecond)
 	p.leave(t)
 
