@@ -92,7 +92,7 @@ func TestSettlementIsRepeated(t *testing.T) {
 		}
 		return &nats.Msg{Data: []byte(`{"lease":"L1","limits":[]}`)}
 	})
-	lease, err := w.client(tidegate.WithTimeout(200*time.Millisecond)).Acquire(t.Context(), "e", "r", one)
+	lease, err := w.client(tidegate.WithTimeout(500*time.Millisecond)).Acquire(t.Context(), "e", "r", one)
 	require.NoError(t, err)
 	require.NoError(t, lease.Adjust(t.Context(), tidegate.Deltas{"rpm": 1}))
 	require.EqualValues(t, 3, adjusts.Load())

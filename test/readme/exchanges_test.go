@@ -84,7 +84,7 @@ func play(t *testing.T, d document, nc *nats.Conn, x exchange, lease string) str
 	t.Helper()
 	at := fmt.Sprintf("%s:%d", d.name, x.line)
 	body := strings.ReplaceAll(strings.TrimSpace(x.request), ellipsis, lease)
-	got, err := nc.Request(x.subject, []byte(body), 5*time.Second)
+	got, err := nc.Request(x.subject, []byte(body), time.Minute)
 	require.NoError(t, err, at)
 	require.Equal(t, x.status, got.Header.Get(api.HeaderErrorCode), "%s: %s", at, got.Data)
 	var want, is map[string]any
