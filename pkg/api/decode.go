@@ -136,6 +136,31 @@ func decode(payload []byte, member func(r *reader, name string) error) error {
 	return r.end()
 }
 
+// finish returns what was read if it passes the checks, and nothing if not. The
+// first check that fails speaks, so that what is missing is not called ill-formed.
+func finish[Q any](q Q, err error, checks ...func() error) (Q, error) {
+	for _, check := range checks {
+		if err == nil {
+			err = check()
+		}
+	}
+	if err != nil {
+		var none Q
+		return none, err
+	}
+	return q, nil
+}
+
+// required is the check that a field is there.
+func required(field, value string) func() error {
+	return func() error {
+		if value == "" {
+			return missing(field)
+		}
+		return nil
+	}
+}
+
 func missing(field string) error {
 	return Errorf(CodeMissingField, field, "this field is required")
 }

@@ -20,16 +20,12 @@ func DecodeLimitsSet(payload []byte) (LimitsSetRequest, error) {
 		}
 		return err
 	})
-	if err == nil {
-		err = q.Check()
-	}
-	if err == nil && q.Limits == nil {
-		err = missing("limits")
-	}
-	if err != nil {
-		return LimitsSetRequest{}, err
-	}
-	return q, nil
+	return finish(q, err, q.Check, func() error {
+		if q.Limits == nil {
+			return missing("limits")
+		}
+		return nil
+	})
 }
 
 // DecodeLimitsGet reads the request of VerbLimitsGet.
@@ -48,13 +44,7 @@ func DecodeLimitsDelete(payload []byte) (LimitsDeleteRequest, error) {
 		}
 		return r.target(&q.LimitsTarget, name, "system, entity, resource, if_version")
 	})
-	if err == nil {
-		err = q.Check()
-	}
-	if err != nil {
-		return LimitsDeleteRequest{}, err
-	}
-	return q, nil
+	return finish(q, err, q.Check)
 }
 
 // DecodeConfigChange reads the payload of a broadcast on ConfigSubject.
@@ -65,13 +55,7 @@ func decodeTarget(payload []byte) (LimitsTarget, error) {
 	err := decode(payload, func(r *reader, name string) error {
 		return r.target(&t, name, "system, entity, resource")
 	})
-	if err == nil {
-		err = t.Check()
-	}
-	if err != nil {
-		return LimitsTarget{}, err
-	}
-	return t, nil
+	return finish(t, err, t.Check)
 }
 
 // DecodeLimitsList reads the request of VerbLimitsList. An absent limit becomes
@@ -89,13 +73,12 @@ func DecodeLimitsList(payload []byte) (LimitsListRequest, error) {
 		}
 		return err
 	})
-	if err == nil && q.LimitsTarget != (LimitsTarget{}) {
-		err = q.Check()
-	}
-	if err != nil {
-		return LimitsListRequest{}, err
-	}
-	return q, nil
+	return finish(q, err, func() error {
+		if q.LimitsTarget == (LimitsTarget{}) {
+			return nil
+		}
+		return q.Check()
+	})
 }
 
 // DecodeLimitsResolve reads the request of VerbLimitsResolve.
@@ -112,17 +95,7 @@ func DecodeLimitsResolve(payload []byte) (LimitsResolveRequest, error) {
 		}
 		return err
 	})
-	switch {
-	case err != nil:
-	case q.Entity == "":
-		err = missing("entity")
-	case q.Resource == "":
-		err = missing("resource")
-	}
-	if err != nil {
-		return LimitsResolveRequest{}, err
-	}
-	return q, nil
+	return finish(q, err, required("entity", q.Entity), required("resource", q.Resource))
 }
 
 // DecodeCapacity reads the request of VerbCapacity. An absent limit becomes
@@ -142,13 +115,7 @@ func DecodeCapacity(payload []byte) (CapacityRequest, error) {
 		}
 		return err
 	})
-	if err == nil && q.Resource == "" {
-		err = missing("resource")
-	}
-	if err != nil {
-		return CapacityRequest{}, err
-	}
-	return q, nil
+	return finish(q, err, required("resource", q.Resource))
 }
 
 // version reads a version of a level, 0 for none.

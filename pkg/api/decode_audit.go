@@ -25,13 +25,7 @@ func DecodeAuditList(payload []byte) (AuditListRequest, error) {
 		}
 		return err
 	})
-	if err == nil {
-		err = q.Check()
-	}
-	if err != nil {
-		return AuditListRequest{}, err
-	}
-	return q, nil
+	return finish(q, err, q.Check)
 }
 
 // DecodeAuditVerify reads the request of VerbAuditVerify.
@@ -50,13 +44,7 @@ func DecodeAuditVerify(payload []byte) (AuditVerifyRequest, error) {
 		}
 		return err
 	})
-	if err == nil {
-		err = checkTimes(q.FromMs, q.ToMs)
-	}
-	if err != nil {
-		return AuditVerifyRequest{}, err
-	}
-	return q, nil
+	return finish(q, err, func() error { return checkTimes(q.FromMs, q.ToMs) })
 }
 
 // checkTimes fails unless times are in order; 0 is no bound.
@@ -101,11 +89,5 @@ func DecodeAuditShow(payload []byte) (AuditShowRequest, error) {
 		q.ID, err = r.str()
 		return err
 	})
-	if err == nil && q.ID == "" {
-		err = missing("id")
-	}
-	if err != nil {
-		return AuditShowRequest{}, err
-	}
-	return q, nil
+	return finish(q, err, required("id", q.ID))
 }

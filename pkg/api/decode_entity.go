@@ -22,13 +22,7 @@ func DecodeEntityCreate(payload []byte) (EntityCreateRequest, error) {
 		}
 		return err
 	})
-	if err == nil {
-		err = named(q.ID, q.Check)
-	}
-	if err != nil {
-		return EntityCreateRequest{}, err
-	}
-	return q, nil
+	return finish(q, err, required("entity", q.ID), q.Check)
 }
 
 // DecodeEntityUpdate reads the request of VerbEntityUpdate.
@@ -53,25 +47,10 @@ func DecodeEntityUpdate(payload []byte) (EntityUpdateRequest, error) {
 		}
 		return err
 	})
-	if err == nil {
-		err = named(q.ID, q.Check)
-	}
-	if err != nil {
-		return EntityUpdateRequest{}, err
-	}
-	return q, nil
+	return finish(q, err, required("entity", q.ID), q.Check)
 }
 
 func pointer[T any](v T, err error) (*T, error) { return &v, err }
-
-// named puts off the check of a request that names no entity: that is missing,
-// not ill-formed.
-func named(id string, check func() error) error {
-	if id == "" {
-		return missing("entity")
-	}
-	return check()
-}
 
 // DecodeEntityGet reads the request of VerbEntityGet.
 func DecodeEntityGet(payload []byte) (EntityGetRequest, error) {
@@ -83,13 +62,7 @@ func DecodeEntityGet(payload []byte) (EntityGetRequest, error) {
 		q.ID, err = r.entity()
 		return err
 	})
-	if err == nil && q.ID == "" {
-		err = missing("entity")
-	}
-	if err != nil {
-		return EntityGetRequest{}, err
-	}
-	return q, nil
+	return finish(q, err, required("entity", q.ID))
 }
 
 // DecodeEntityDelete reads the request of VerbEntityDelete.
@@ -106,13 +79,7 @@ func DecodeEntityDelete(payload []byte) (EntityDeleteRequest, error) {
 		}
 		return err
 	})
-	if err == nil && q.ID == "" {
-		err = missing("entity")
-	}
-	if err != nil {
-		return EntityDeleteRequest{}, err
-	}
-	return q, nil
+	return finish(q, err, required("entity", q.ID))
 }
 
 // DecodeEntityChildren reads the request of VerbEntityChildren. An absent limit
@@ -126,13 +93,7 @@ func DecodeEntityChildren(payload []byte) (EntityChildrenRequest, error) {
 		}
 		return r.page(&q.EntityListRequest, name, "entity, cursor, limit")
 	})
-	if err == nil && q.ID == "" {
-		err = missing("entity")
-	}
-	if err != nil {
-		return EntityChildrenRequest{}, err
-	}
-	return q, nil
+	return finish(q, err, required("entity", q.ID))
 }
 
 // DecodeEntityList reads the request of VerbEntityList. An absent limit becomes
@@ -140,10 +101,7 @@ func DecodeEntityChildren(payload []byte) (EntityChildrenRequest, error) {
 func DecodeEntityList(payload []byte) (EntityListRequest, error) {
 	q := EntityListRequest{Limit: DefaultPage}
 	err := decode(payload, func(r *reader, name string) error { return r.page(&q, name, "cursor, limit") })
-	if err != nil {
-		return EntityListRequest{}, err
-	}
-	return q, nil
+	return finish(q, err)
 }
 
 // page reads one field of a page, or refuses a name that is none of known.

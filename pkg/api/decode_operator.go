@@ -23,13 +23,7 @@ func decodeNamespaceName(payload []byte) (string, error) {
 		name, err = r.checked(CheckNamespace)
 		return err
 	})
-	if err == nil && name == "" {
-		err = missing("name")
-	}
-	if err != nil {
-		return "", err
-	}
-	return name, nil
+	return finish(name, err, required("name", name))
 }
 
 // DecodeNamespaceList reads the request of VerbNamespaceList. An absent limit
@@ -47,10 +41,7 @@ func DecodeNamespaceList(payload []byte) (NamespaceListRequest, error) {
 		}
 		return err
 	})
-	if err != nil {
-		return NamespaceListRequest{}, err
-	}
-	return q, nil
+	return finish(q, err)
 }
 
 // DecodeEmpty reads the request of a verb that takes nothing: an object without
@@ -81,13 +72,7 @@ func DecodePolicySet(payload []byte) (PolicySetRequest, error) {
 		}
 		return err
 	})
-	if err == nil {
-		err = q.Check()
-	}
-	if err != nil {
-		return PolicySetRequest{}, err
-	}
-	return q, nil
+	return finish(q, err, q.Check)
 }
 
 // DecodePolicyGet reads the request of VerbPolicyGet.

@@ -201,11 +201,5 @@ func DecodeUsage(payload []byte) (UsageRequest, error) {
 		}
 		return err
 	})
-	if err == nil {
-		err = q.Check()
-	}
-	if err != nil {
-		return UsageRequest{}, err
-	}
-	return q, nil
+	return finish(q, err, q.Check)
 }
