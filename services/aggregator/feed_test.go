@@ -17,6 +17,7 @@ import (
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
+	"github.com/tidegate/tidegate/internal/table/tabletest"
 	"github.com/tidegate/tidegate/pkg/events"
 )
 
@@ -81,15 +82,7 @@ func (f *feed) drained(t *testing.T) {
 	t.Helper()
 	stream, err := f.js.Stream(t.Context(), events.StreamName)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool {
-		list := stream.ListConsumers(t.Context())
-		for info := range list.Info() {
-			if info.NumPending > 0 || info.NumAckPending > 0 {
-				return false
-			}
-		}
-		return list.Err() == nil
-	}, 60*time.Second, 20*time.Millisecond, "the feed is not handled to its end")
+	natstest.Drained(t, stream)
 }
 
 // P7 over the feed itself: aggregators come, leave and are killed while records
@@ -98,7 +91,7 @@ func TestUsageIsExactOverTheFeed(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	w, f, h := newWorld(t), newFeed(t), newHistory(seed)
-	w.Faults.Match(befall(seed))
+	w.Faults.Match(tabletest.Mishaps(rand.New(rand.NewPCG(seed, 2))))
 	random := rand.New(rand.NewPCG(seed, 3))
 	alive := []*running{w.start(t, f, "member-0")}
 	for n := 1; n <= 5; n++ {

@@ -2,14 +2,12 @@ package aggregator
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
+	"github.com/tidegate/tidegate/internal/table/tabletest"
 	"github.com/tidegate/tidegate/pkg/events"
 )
 
@@ -92,7 +90,7 @@ func usageIsExact(t *testing.T, seed uint64) {
 		}
 	}
 	w := newWorld(t)
-	w.Faults.Match(befall(seed))
+	w.Faults.Match(tabletest.Mishaps(rand.New(rand.NewPCG(seed, 2))))
 	var all sync.WaitGroup
 	for n := range 4 {
 		c := w.counter(t)
@@ -102,30 +100,4 @@ func usageIsExact(t *testing.T, seed uint64) {
 	all.Wait()
 	w.Faults.Wait()
 	h.mustBeCounted(t, w)
-}
-
-// befall lets every third write meet a fault.
-func befall(seed uint64) func(string, []byte) fault.Fault {
-	random := rand.New(rand.NewPCG(seed, 2))
-	var mu sync.Mutex
-	late := errors.New("the connection was lost")
-	return func(string, []byte) fault.Fault {
-		mu.Lock()
-		defer mu.Unlock()
-		switch random.IntN(24) {
-		case 0:
-			return fault.Throttling()
-		case 1:
-			return fault.InternalError()
-		case 2:
-			return fault.InternalErrorAfter()
-		case 3, 4:
-			return fault.Fault{Kind: fault.ReplyLost}
-		case 5:
-			return fault.Fault{Kind: fault.ReplyHangs}
-		case 6, 7: // it arrives when its sender believes it lost, and others have written
-			return fault.Fault{Kind: fault.Late, Delay: time.Duration(random.IntN(50)) * time.Millisecond, Err: late}
-		}
-		return fault.Fault{}
-	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/internal/embednats/natstest"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -31,7 +32,7 @@ func TestEachChangeArrivesOnceAndInOrder(t *testing.T) {
 		{Probability: .02, Fault: fault.InternalError()},
 		{Probability: .01, Fault: fault.Throttling()},
 	}})
-	way := &cutting{random: rand.New(rand.NewPCG(seed, 1))}
+	way := natstest.NewCuts(rand.New(rand.NewPCG(seed, 1)))
 	running := map[string]*process{}
 	started := 0
 	start := func() {
@@ -79,5 +80,5 @@ func TestEachChangeArrivesOnceAndInOrder(t *testing.T) {
 	for _, p := range running {
 		fenced += p.metric(t, "tidegate_relay_fenced_total")
 	}
-	t.Logf("%d changes, %d relays, %d cuts, %d fenced of the last relays", w.expected(), started, way.cuts.Load(), fenced)
+	t.Logf("%d changes, %d relays, %d cuts, %d fenced of the last relays", w.expected(), started, way.Count(), fenced)
 }

@@ -1,12 +1,9 @@
 package relay_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
-	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -300,46 +297,4 @@ func (w *world) deadLetters() []consume.DeadLetter {
 	letters, _, err := consume.NewDeadLetters(w.jetstream()).List(w.t.Context(), "relay", 0, 1000)
 	require.NoError(w.t, err)
 	return letters
-}
-
-// cutting is a way to NATS that breaks just before a batch is committed, or just
-// after, so that nobody learns of it.
-type cutting struct {
-	mu     sync.Mutex
-	random *rand.Rand // guarded by mu
-	cuts   atomic.Int64
-}
-
-func (c *cutting) Dial(network, address string) (net.Conn, error) {
-	conn, err := net.Dial(network, address)
-	if err != nil {
-		return nil, err
-	}
-	return &cut{Conn: conn, by: c}, nil
-}
-
-type cut struct {
-	net.Conn
-	by *cutting
-}
-
-func (c *cut) Write(b []byte) (int, error) {
-	if !bytes.Contains(b, []byte("Nats-Batch-Commit")) {
-		return c.Conn.Write(b)
-	}
-	c.by.mu.Lock()
-	roll := c.by.random.IntN(20)
-	c.by.mu.Unlock()
-	switch roll {
-	case 0: // some of the batch does not get there
-		c.by.cuts.Add(1)
-		_ = c.Close()
-		return 0, net.ErrClosed
-	case 1: // the batch does, its answer does not
-		c.by.cuts.Add(1)
-		n, err := c.Conn.Write(b)
-		_ = c.Close()
-		return n, err
-	}
-	return c.Conn.Write(b)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tidegate/tidegate/internal/archive/archivetest"
 	"github.com/tidegate/tidegate/internal/audit"
+	"github.com/tidegate/tidegate/internal/embednats/natstest"
 	"github.com/tidegate/tidegate/internal/trail"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/services/archiver"
@@ -31,7 +32,7 @@ func TestTheAuditTrailOutlivesTheTable(t *testing.T) {
 	w := newWorld(t, options{})
 	objects := archivetest.New(t)
 	log := audit.NewLog(w.db, w.table, func() (time.Time, error) { return w.clock.now(), nil })
-	way := &cutting{random: rand.New(rand.NewPCG(seed, 2))}
+	way := natstest.NewCuts(rand.New(rand.NewPCG(seed, 2)))
 	working, hired := map[string]*process{}, 0
 	for round := range 6 {
 		objects.Each(nil)
@@ -96,7 +97,7 @@ func TestTheAuditTrailOutlivesTheTable(t *testing.T) {
 	}
 	require.Zero(t, expected)
 	require.Equal(t, 300, archived, "those of the last round are in the table")
-	t.Logf("%d processes, %d objects, %d cuts", hired, len(objects.Keys(t)), way.cuts.Load())
+	t.Logf("%d processes, %d objects, %d cuts", hired, len(objects.Keys(t)), way.Count())
 }
 
 func verified(t *testing.T, whole *trail.Trail, ns string) (checked int64, findings []api.AuditFinding) {

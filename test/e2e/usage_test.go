@@ -1,14 +1,11 @@
 package e2e_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,9 +14,11 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/internal/embednats/natstest"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/internal/table"
+	"github.com/tidegate/tidegate/internal/table/tabletest"
 	"github.com/tidegate/tidegate/pkg/api"
 	tidegate "github.com/tidegate/tidegate/pkg/client"
 	"github.com/tidegate/tidegate/pkg/events"
@@ -53,11 +52,11 @@ func TestUsageIsExactFromTheAcquireToTheSnapshot(t *testing.T) {
 			{Probability: .02, Fault: fault.InternalError()},
 		}},
 	})
-	w.writes.Match(befall(rand.New(rand.NewPCG(seed, 1))))
+	w.writes.Match(tabletest.Mishaps(rand.New(rand.NewPCG(seed, 1))))
 	w.setLimits(t, api.LimitsTarget{System: true}, perDay("rpm", 1000), perDay("tpm", 100_000))
 	w.admission(t)
 	w.admission(t)
-	s := &staff{w: w, random: rand.New(rand.NewPCG(seed, 2)), way: &cutting{random: rand.New(rand.NewPCG(seed, 3))}}
+	s := &staff{w: w, random: rand.New(rand.NewPCG(seed, 2)), way: natstest.NewCuts(rand.New(rand.NewPCG(seed, 3)))}
 	c := newCrowd(t, w, seed)
 	for round := 0; round < 14 || w.clock.now().Before(midnight.Add(time.Second)); round++ {
 		s.hire(t)
@@ -73,7 +72,7 @@ func TestUsageIsExactFromTheAcquireToTheSnapshot(t *testing.T) {
 	w.mustBeCounted(t)
 
 	shards := w.streamShards(t)
-	t.Logf("%d snapshots, %d stream shards, %d relays and %d aggregators, %d cuts", len(w.ledger.Totals()), shards, s.relays, s.aggregators, s.way.cuts.Load())
+	t.Logf("%d snapshots, %d stream shards, %d relays and %d aggregators, %d cuts", len(w.ledger.Totals()), shards, s.relays, s.aggregators, s.way.Count())
 	require.Greater(t, shards, 3, "stream shards roll over")
 	windows := map[string]bool{}
 	for key := range w.ledger.Totals() {
@@ -89,7 +88,7 @@ func TestUsageIsExactFromTheAcquireToTheSnapshot(t *testing.T) {
 type staff struct {
 	w      *world
 	random *rand.Rand
-	way    *cutting
+	way    *natstest.Cuts
 
 	relays, aggregators int // so far
 	working             map[string]*process
@@ -240,43 +239,4 @@ func (w *world) streamShards(t *testing.T) int {
 	info, err := feed.Info(t.Context(), jetstream.WithSubjectFilter(events.CheckpointsAll))
 	require.NoError(t, err)
 	return len(info.State.Subjects)
-}
-
-// cutting is a way to NATS that breaks just before a batch of a relay is
-// committed, or just after, so that nobody learns of it.
-type cutting struct {
-	mu     sync.Mutex
-	random *rand.Rand // guarded by mu
-	cuts   atomic.Int64
-}
-
-func (c *cutting) Dial(network, address string) (net.Conn, error) {
-	conn, err := net.Dial(network, address)
-	if err != nil {
-		return nil, err
-	}
-	return &cut{Conn: conn, by: c}, nil
-}
-
-type cut struct {
-	net.Conn
-	by *cutting
-}
-
-func (c *cut) Write(b []byte) (int, error) {
-	if !bytes.Contains(b, []byte("Nats-Batch-Commit")) {
-		return c.Conn.Write(b)
-	}
-	c.by.mu.Lock()
-	roll := c.by.random.IntN(20)
-	c.by.mu.Unlock()
-	if roll > 1 {
-		return c.Conn.Write(b)
-	}
-	c.by.cuts.Add(1)
-	defer func() { _ = c.Close() }()
-	if roll == 0 { // some of the batch does not get there
-		return 0, net.ErrClosed
-	}
-	return c.Conn.Write(b) // the batch does, its answer does not
 }

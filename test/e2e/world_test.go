@@ -2,9 +2,7 @@ package e2e_test
 
 import (
 	"context"
-	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"net/http"
 	"reflect"
 	"sync/atomic"
@@ -265,35 +263,5 @@ func (w *world) mustBeQuiet(t *testing.T) {
 	t.Helper()
 	feed, err := w.jetstream(t).Stream(t.Context(), events.StreamName)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool {
-		list := feed.ListConsumers(t.Context())
-		for c := range list.Info() {
-			if c.NumPending > 0 || c.NumAckPending > 0 {
-				return false
-			}
-		}
-		return list.Err() == nil
-	}, patience, 20*time.Millisecond, "the feed is not handled to its end")
-}
-
-// befall lets every third write meet a fault.
-func befall(random *rand.Rand) func(string, []byte) fault.Fault {
-	late := errors.New("the connection was lost")
-	return func(string, []byte) fault.Fault { // one at a time, says the transport
-		switch random.IntN(24) {
-		case 0:
-			return fault.Throttling()
-		case 1:
-			return fault.InternalError()
-		case 2:
-			return fault.InternalErrorAfter()
-		case 3, 4:
-			return fault.Fault{Kind: fault.ReplyLost}
-		case 5:
-			return fault.Fault{Kind: fault.ReplyHangs}
-		case 6, 7: // it arrives when its sender believes it lost, and others have written
-			return fault.Fault{Kind: fault.Late, Delay: time.Duration(random.IntN(50)) * time.Millisecond, Err: late}
-		}
-		return fault.Fault{}
-	}
+	natstest.Drained(t, feed)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 )
 
@@ -81,4 +82,19 @@ func (s *Server) Connect(tb testing.TB, options ...nats.Option) *nats.Conn {
 	require.NoError(tb, err)
 	tb.Cleanup(nc.Close)
 	return nc
+}
+
+// Drained waits until every message of a stream was acknowledged by all of its
+// consumers.
+func Drained(tb testing.TB, stream jetstream.Stream) {
+	tb.Helper()
+	require.Eventually(tb, func() bool {
+		list := stream.ListConsumers(tb.Context())
+		for info := range list.Info() {
+			if info.NumPending > 0 || info.NumAckPending > 0 {
+				return false
+			}
+		}
+		return list.Err() == nil
+	}, patience, 20*time.Millisecond, "the stream %s is not handled to its end", stream.CachedInfo().Config.Name)
 }

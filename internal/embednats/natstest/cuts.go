@@ -1,0 +1,56 @@
+package natstest
+
+import (
+	"bytes"
+	"context"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"sync/atomic"
+)
+
+// Cuts is a way to NATS, a custom dialer, that now and then breaks just before a
+// batch of JetStream is committed, or just after, so that nobody learns of it.
+type Cuts struct {
+	mu     sync.Mutex
+	random *rand.Rand // guarded by mu
+	count  atomic.Int64
+}
+
+// NewCuts is a way that breaks at one batch of ten.
+func NewCuts(random *rand.Rand) *Cuts { return &Cuts{random: random} }
+
+// Count is how often it broke.
+func (c *Cuts) Count() int64 { return c.count.Load() }
+
+// Dial connects.
+func (c *Cuts) Dial(network, address string) (net.Conn, error) {
+	conn, err := (&net.Dialer{}).DialContext(context.Background(), network, address) // nats.go gives none
+	if err != nil {
+		return nil, err
+	}
+	return &cut{Conn: conn, by: c}, nil
+}
+
+type cut struct {
+	net.Conn
+	by *Cuts
+}
+
+func (c *cut) Write(b []byte) (int, error) {
+	if !bytes.Contains(b, []byte("Nats-Batch-Commit")) {
+		return c.Conn.Write(b)
+	}
+	c.by.mu.Lock()
+	roll := c.by.random.IntN(20)
+	c.by.mu.Unlock()
+	if roll > 1 {
+		return c.Conn.Write(b)
+	}
+	c.by.count.Add(1)
+	defer func() { _ = c.Close() }()
+	if roll == 0 { // some of the batch does not get there
+		return 0, net.ErrClosed
+	}
+	return c.Conn.Write(b) // the batch does, its answer does not
+}
