@@ -108,7 +108,7 @@ const patience = time.Minute
 // tuning are times of archivers that others are to take lanes from when they are gone,
 // as they do from those who are merely slow.
 func tuning() Tuning {
-	return Tuning{StoreTimeout: 2 * time.Second, Feed: consume.Tuning{
+	return Tuning{StoreTimeout: patience, Feed: consume.Tuning{
 		Batch: 32, Linger: 50 * time.Millisecond, Heartbeat: 100 * time.Millisecond, MemberTTL: time.Second, PinTTL: time.Second, AckWait: time.Second,
 		Poll: 50 * time.Millisecond, MaxBackoff: 100 * time.Millisecond, DrainTimeout: 5 * time.Second,
 	}}
@@ -118,7 +118,6 @@ func tuning() Tuning {
 // slow the machine is.
 func calm() Tuning {
 	how := tuning()
-	how.StoreTimeout = patience
 	how.Feed.MemberTTL, how.Feed.PinTTL, how.Feed.AckWait = patience, patience, patience
 	return how
 }
