@@ -65,7 +65,7 @@ func TestTakeBacksThroughEveryFault(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := family(t)
-			n := w.node(t, Tuning{StoreTimeout: maxStoreCall})
+			n := w.node(t, Tuning{})
 			nc := w.nats.Connect(t)
 			require.True(t, acquire(t, nc, oneRPM("child")).Allowed)
 			w.drain(t, "parent")

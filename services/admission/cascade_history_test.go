@@ -77,9 +77,9 @@ func playCascades(t *testing.T, seed uint64, chances []fault.Chance, lossless bo
 			w.under(t, g.entity, c.line[i-1].entity)
 		}
 	}
-	tuning := Tuning{StoreTimeout: 200 * time.Millisecond}
-	if lossless {
-		tuning.StoreTimeout = maxStoreCall
+	tuning := Tuning{}
+	if !lossless {
+		tuning.StoreTimeout = 200 * time.Millisecond
 	}
 	for n := range uint64(2) {
 		tuning.Remember = 3 + int(n)*100 // one node forgets all the time

@@ -118,7 +118,7 @@ func TestSettlementsThroughEveryFault(t *testing.T) {
 // given back a second time.
 func TestRepeatsOfFailedCredits(t *testing.T) {
 	w := tpmWorld(t)
-	n := w.node(t, Tuning{})
+	n := w.node(t, Tuning{StoreTimeout: maxStoreCall})
 	nc := w.nats.Connect(t)
 	lease := acquire(t, nc, tokens500).Lease
 	credit := adjustBody(lease, `{"tpm":-100}`)
@@ -224,7 +224,7 @@ func TestLeasesOfANewKey(t *testing.T) {
 // its debit from being written once more.
 func TestADoubtfulCreditIsNotGivenAgain(t *testing.T) {
 	w := tpmWorld(t)
-	n := w.node(t, Tuning{})
+	n := w.node(t, Tuning{StoreTimeout: maxStoreCall})
 	nc := w.nats.Connect(t)
 	lease := acquire(t, nc, tokens500).Lease
 	acquire(t, nc, tokens500)

@@ -146,6 +146,9 @@ func (w *world) nodeWith(t *testing.T, tuning Tuning, faults fault.Options) *nod
 		Log: log, Metrics: n.metrics, Version: "0.0.0", Tuning: tuning, Traces: w.traces,
 	})
 	require.NoError(t, err)
+	if tuning.StoreTimeout == 0 { // then the store may be as slow as the machine is
+		n.tuning.StoreTimeout, n.store.timeout = patience, patience
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	var ended error
