@@ -92,9 +92,9 @@ func objectStore(ctx context.Context, region string) (aws.Config, error) {
 
 // folderURL is the URL of a folder of this machine.
 func folderURL(dir string) (string, error) {
-	dir, err := filepath.Abs(dir)
+	whole, err := filepath.Abs(dir)
 	if err != nil {
 		return "", fmt.Errorf("find the folder %s: %w", dir, err)
 	}
-	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(dir)}).String(), nil
+	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(whole)}).String(), nil
 }
