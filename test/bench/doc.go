@@ -23,7 +23,7 @@
 //
 // # Reading a line
 //
-//	BenchmarkHotBucket  1  …  0.52 client/echo  0.71 raw/echo  0.001 WCU/acquire
+//	BenchmarkHotBucket/callers=2048  1  …  0.52 client/echo  0.71 raw/echo  0.001 WCU/acquire
 //
 // At one hot bucket, a service gets 52 % of the rate it would get if the answer
 // cost nothing, and one write unit pays for a thousand acquires. Measurements
