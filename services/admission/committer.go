@@ -63,15 +63,15 @@ type committer struct {
 	reading *wholeRead    // guarded by mu: of all shards; nil while there is none
 	queue   []*call       // guarded by mu: not yet part of a flight
 	flight  []*call       // guarded by mu: taken by the running flight
-	flying  bool          // guarded by mu
 	alarm   *time.Timer   // guarded by mu: answers calls whose time is up while the store hangs
 	alarmAt time.Duration // guarded by mu: monotonic time the alarm is set to
 	load    load          // guarded by mu: what the shard is asked for, for those who watch over shards
 	costs   *costSamples  // guarded by mu: of the bucket, with shard 0; nil while little is asked of it
+	flying  bool          // guarded by mu; here, it and absent share a word: there are many committers
 
 	// owned by the flight
-	known      *table.Bucket   // the item as last seen; nil when unknown or absent
 	absent     bool            // last seen, there was no item
+	known      *table.Bucket   // the item as last seen; nil when unknown or absent
 	seenAt     time.Duration   // monotonic time at which what brought known was asked
 	learnedAt  time.Duration   // monotonic time at which it was answered
 	resolvedAt time.Duration   // monotonic time at which the resolution of settings began
