@@ -19,7 +19,7 @@ import (
 // nothing can be shared. The rate shall be at least 0.6 of that of the same
 // callers who update the items themselves.
 func BenchmarkDistinctBuckets(b *testing.B) {
-	const buckets, callers, rounds, turn = 10_000, 1024, 3, 500 * time.Millisecond
+	const buckets, callers, rounds, turn = 10_000, 1024, 8, 400 * time.Millisecond
 	w := newWorld(b)
 	n := w.node(storeLatency, admission.Tuning{})
 	clients := w.clients(w.conns())
