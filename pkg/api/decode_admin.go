@@ -62,16 +62,13 @@ func decodeTarget(payload []byte) (LimitsTarget, error) {
 // DefaultPage.
 func DecodeLimitsList(payload []byte) (LimitsListRequest, error) {
 	q := LimitsListRequest{Limit: DefaultPage}
-	err := decode(payload, func(r *reader, name string) (err error) {
+	err := decode(payload, func(r *reader, name string) error {
 		switch name {
-		case "cursor":
-			q.Cursor, err = r.str()
-		case "limit":
-			q.Limit, err = r.integer(CodeInvalidAmount, 1, MaxPage)
+		case "cursor", "limit":
+			return r.page(name, &q.Cursor, &q.Limit)
 		default:
 			return r.target(&q.LimitsTarget, name, "system, entity, resource, cursor, limit")
 		}
-		return err
 	})
 	return finish(q, err, func() error {
 		if q.LimitsTarget == (LimitsTarget{}) {
@@ -106,10 +103,8 @@ func DecodeCapacity(payload []byte) (CapacityRequest, error) {
 		switch name {
 		case "resource":
 			q.Resource, err = r.resource()
-		case "cursor":
-			q.Cursor, err = r.str()
-		case "limit":
-			q.Limit, err = r.integer(CodeInvalidAmount, 1, MaxPage)
+		case "cursor", "limit":
+			return r.page(name, &q.Cursor, &q.Limit)
 		default:
 			return unknown("resource, cursor, limit")
 		}

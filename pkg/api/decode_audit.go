@@ -12,14 +12,10 @@ func DecodeAuditList(payload []byte) (AuditListRequest, error) {
 			var s string
 			s, err = r.checked(func(s string) error { return AuditAction(s).Check() })
 			q.Action = AuditAction(s)
-		case "from_ms":
-			q.FromMs, err = r.integer(CodeInvalidTime, 1, math.MaxInt64)
-		case "to_ms":
-			q.ToMs, err = r.integer(CodeInvalidTime, 1, math.MaxInt64)
-		case "cursor":
-			q.Cursor, err = r.str()
-		case "limit":
-			q.Limit, err = r.integer(CodeInvalidAmount, 1, MaxPage)
+		case "from_ms", "to_ms":
+			return r.stretch(name, &q.FromMs, &q.ToMs)
+		case "cursor", "limit":
+			return r.page(name, &q.Cursor, &q.Limit)
 		default:
 			return r.target(&q.LimitsTarget, name, "system, entity, resource, action, from_ms, to_ms, cursor, limit")
 		}
@@ -33,10 +29,8 @@ func DecodeAuditVerify(payload []byte) (AuditVerifyRequest, error) {
 	var q AuditVerifyRequest
 	err := decode(payload, func(r *reader, name string) (err error) {
 		switch name {
-		case "from_ms":
-			q.FromMs, err = r.integer(CodeInvalidTime, 1, math.MaxInt64)
-		case "to_ms":
-			q.ToMs, err = r.integer(CodeInvalidTime, 1, math.MaxInt64)
+		case "from_ms", "to_ms":
+			return r.stretch(name, &q.FromMs, &q.ToMs)
 		case "cursor":
 			q.Cursor, err = r.str()
 		default:
@@ -45,6 +39,17 @@ func DecodeAuditVerify(payload []byte) (AuditVerifyRequest, error) {
 		return err
 	})
 	return finish(q, err, func() error { return checkTimes(q.FromMs, q.ToMs) })
+}
+
+// stretch reads one end of a stretch of time.
+func (r *reader) stretch(name string, fromMs, toMs *int64) error {
+	ms, err := r.integer(CodeInvalidTime, 1, math.MaxInt64)
+	if name == "from_ms" {
+		*fromMs = ms
+	} else {
+		*toMs = ms
+	}
+	return err
 }
 
 // checkTimes fails unless times are in order; 0 is no bound.

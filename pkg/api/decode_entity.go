@@ -87,11 +87,15 @@ func DecodeEntityDelete(payload []byte) (EntityDeleteRequest, error) {
 func DecodeEntityChildren(payload []byte) (EntityChildrenRequest, error) {
 	q := EntityChildrenRequest{EntityListRequest: EntityListRequest{Limit: DefaultPage}}
 	err := decode(payload, func(r *reader, name string) (err error) {
-		if name == "entity" {
+		switch name {
+		case "entity":
 			q.ID, err = r.entity()
-			return err
+		case "cursor", "limit":
+			return r.page(name, &q.Cursor, &q.Limit)
+		default:
+			return unknown("entity, cursor, limit")
 		}
-		return r.page(&q.EntityListRequest, name, "entity, cursor, limit")
+		return err
 	})
 	return finish(q, err, required("entity", q.ID))
 }
@@ -100,21 +104,26 @@ func DecodeEntityChildren(payload []byte) (EntityChildrenRequest, error) {
 // DefaultPage.
 func DecodeEntityList(payload []byte) (EntityListRequest, error) {
 	q := EntityListRequest{Limit: DefaultPage}
-	err := decode(payload, func(r *reader, name string) error { return r.page(&q, name, "cursor, limit") })
+	err := decode(payload, func(r *reader, name string) error { return r.pageOnly(name, &q.Cursor, &q.Limit) })
 	return finish(q, err)
 }
 
-// page reads one field of a page, or refuses a name that is none of known.
-func (r *reader) page(q *EntityListRequest, name, known string) (err error) {
-	switch name {
-	case "cursor":
-		q.Cursor, err = r.str()
-	case "limit":
-		q.Limit, err = r.integer(CodeInvalidAmount, 1, MaxPage)
-	default:
-		return unknown(known)
+// page reads one field of a page.
+func (r *reader) page(name string, cursor *string, limit *int64) (err error) {
+	if name == "cursor" {
+		*cursor, err = r.str()
+		return err
 	}
+	*limit, err = r.integer(CodeInvalidAmount, 1, MaxPage)
 	return err
+}
+
+// pageOnly is page where a request has nothing else.
+func (r *reader) pageOnly(name string, cursor *string, limit *int64) error {
+	if name != "cursor" && name != "limit" {
+		return unknown("cursor, limit")
+	}
+	return r.page(name, cursor, limit)
 }
 
 // metadata reads an object of strings; it is not nil.

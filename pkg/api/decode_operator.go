@@ -30,17 +30,7 @@ func decodeNamespaceName(payload []byte) (string, error) {
 // becomes DefaultPage.
 func DecodeNamespaceList(payload []byte) (NamespaceListRequest, error) {
 	q := NamespaceListRequest{Limit: DefaultPage}
-	err := decode(payload, func(r *reader, name string) (err error) {
-		switch name {
-		case "cursor":
-			q.Cursor, err = r.str()
-		case "limit":
-			q.Limit, err = r.integer(CodeInvalidAmount, 1, MaxPage)
-		default:
-			return unknown("cursor, limit")
-		}
-		return err
-	})
+	err := decode(payload, func(r *reader, name string) error { return r.pageOnly(name, &q.Cursor, &q.Limit) })
 	return finish(q, err)
 }
 

@@ -188,14 +188,10 @@ func DecodeUsage(payload []byte) (UsageRequest, error) {
 			var s string
 			s, err = r.checked(func(s string) error { return Window(s).Check() })
 			q.Window = Window(s)
-		case "from_ms":
-			q.FromMs, err = r.integer(CodeInvalidTime, 1, math.MaxInt64)
-		case "to_ms":
-			q.ToMs, err = r.integer(CodeInvalidTime, 1, math.MaxInt64)
-		case "cursor":
-			q.Cursor, err = r.str()
-		case "limit":
-			q.Limit, err = r.integer(CodeInvalidAmount, 1, MaxPage)
+		case "from_ms", "to_ms":
+			return r.stretch(name, &q.FromMs, &q.ToMs)
+		case "cursor", "limit":
+			return r.page(name, &q.Cursor, &q.Limit)
 		default:
 			return unknown("entity, resource, window, from_ms, to_ms, cursor, limit")
 		}
