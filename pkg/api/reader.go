@@ -268,9 +268,9 @@ func (r *reader) escape() (rune, error) {
 	return (high-0xD800)<<10 + (low - 0xDC00) + 0x10000, nil
 }
 
-// unicode consumes \uXXXX.
+// unicode consumes an escape such as \u00e9.
 func (r *reader) unicode() (rune, bool) {
-	const length = len(`\uXXXX`)
+	const length = len(`\u00e9`)
 	if r.pos+length > len(r.text) || r.text[r.pos:r.pos+2] != `\u` {
 		return 0, false
 	}
