@@ -36,12 +36,12 @@ type tuningFlags struct {
 	Remember      int           `name:"remember" default:"100000" placeholder:"N" help:"Bucket states in memory at most, below 1 KB each; default: 100000."`
 	StoreTimeout  time.Duration `name:"store-timeout" default:"750ms" placeholder:"TIME" help:"How long one call to DynamoDB may take, at most 900ms; default: 750ms."`
 	CreditWindow  time.Duration `name:"credit-window" default:"1h" placeholder:"TIME" help:"How long after an acquire its lease can give tokens back; default: 1h."`
-	ClaimReplicas int           `name:"claim-replicas" default:"1" placeholder:"N" help:"JetStream replicas of the claims that make settlements happen once: 3 on a cluster; default: 1."`
+	LeaseReplicas int           `name:"lease-replicas" default:"1" placeholder:"N" help:"JetStream replicas of the lease records that make settlements happen once: 3 on a cluster; default: 1."`
 }
 
 func (f tuningFlags) check() error {
-	if f.Queue < 1 || f.Remember < 1 || f.StoreTimeout <= 0 || f.CreditWindow <= 0 || f.ClaimReplicas < 1 {
-		return usageError{errors.New("--queue, --remember, --store-timeout, --credit-window and --claim-replicas must be above 0")}
+	if f.Queue < 1 || f.Remember < 1 || f.StoreTimeout <= 0 || f.CreditWindow <= 0 || f.LeaseReplicas < 1 {
+		return usageError{errors.New("--queue, --remember, --store-timeout, --credit-window and --lease-replicas must be above 0")}
 	}
 	return nil
 }
@@ -49,7 +49,7 @@ func (f tuningFlags) check() error {
 func (f tuningFlags) tuning() admission.Tuning {
 	return admission.Tuning{
 		Queue: f.Queue, Remember: f.Remember, StoreTimeout: f.StoreTimeout,
-		CreditWindow: f.CreditWindow, ClaimReplicas: f.ClaimReplicas,
+		CreditWindow: f.CreditWindow, LeaseReplicas: f.LeaseReplicas,
 	}
 }
 

@@ -44,6 +44,7 @@ const (
 	CodeNotFound         Code = "not_found"
 	CodeDeadlineExceeded Code = "deadline_exceeded"
 	CodeLeaseConflict    Code = "lease_conflict"
+	CodeExceedsDebt      Code = "exceeds_debt"
 	CodeConflict         Code = "conflict"
 	CodeAlreadyExists    Code = "already_exists"
 	CodeHasChildren      Code = "has_children"
@@ -63,7 +64,7 @@ func Codes() []Code {
 		CodeUnknownLimit, CodeNoLimits, CodeTooManyLimits, CodeEmptyConsume,
 		CodePayloadTooLarge, CodeInvalidLease, CodeExpiredLease, CodeExceedsLease,
 		CodeForbidden, CodeUnknownVerb, CodeUnknownNamespace, CodeNotFound,
-		CodeDeadlineExceeded, CodeLeaseConflict, CodeConflict, CodeAlreadyExists, CodeHasChildren,
+		CodeDeadlineExceeded, CodeLeaseConflict, CodeExceedsDebt, CodeConflict, CodeAlreadyExists, CodeHasChildren,
 		CodeInternal, CodeOverloaded, CodeUnavailable,
 	})
 }
@@ -154,6 +155,8 @@ func (c Code) describe() (status int, meaning string) {
 		return 404, "what was asked for does not exist"
 	case CodeDeadlineExceeded:
 		return 408, "the caller's time was up before anything was spent"
+	case CodeExceedsDebt:
+		return 409, "a debit would take a limit deeper into debt than 2^50 millitokens"
 	case CodeLeaseConflict:
 		return 409, "the lease was already settled in another way"
 	case CodeConflict:

@@ -26,7 +26,7 @@ const (
 	MaxTokens int64 = 1 << 40                     // of a capacity, an amount or a cost
 	MaxRate   int64 = 2_000_000                   // tokens per second
 	MaxPeriod int64 = 10 * 365 * 24 * 3600 * 1000 // milliseconds
-	MaxDebt   int64 = 1 << 50                     // millitokens; debts saturate there
+	MaxDebt   int64 = 1 << 50                     // millitokens of debt; also how far below a full bucket's a count can be
 	MaxLimits       = 16                          // per bucket
 	MaxShards       = 32                          // per bucket
 )

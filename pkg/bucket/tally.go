@@ -36,23 +36,31 @@ func (t *Tally) Spend(cost int64) bool {
 	return true
 }
 
-// Debit takes k millitokens whatever the balance is; the debt saturates at
-// MaxDebt. All of k counts as consumed.
-func (t *Tally) Debit(k int64) {
+// Debit takes k millitokens whatever the balance is, unless the debt would exceed
+// MaxDebt. It reports false, and changes nothing, where it would.
+func (t *Tally) Debit(k int64) bool {
 	deepest := t.window.Refilled + MaxDebt
 	if t.drawn() > deepest-k {
-		t.atLeast(deepest - k + 1)
-		t.set(deepest)
-		t.consumed += k
-		return
+		return false
 	}
 	t.take(k, deepest-k)
+	return true
 }
 
 // Credit gives k millitokens back. The capacity applies when the balance is read.
-func (t *Tally) Credit(k int64) {
-	t.change.Amount -= k
+// The count falls at most to MaxDebt below that of a full bucket, which keeps it
+// within int64: it reports true where that bound takes effect.
+func (t *Tally) Credit(k int64) (clamped bool) {
 	t.consumed -= k
+	lowest := t.window.Full() - MaxDebt
+	if t.drawn() < lowest+k {
+		t.atMost(lowest + k - 1)
+		t.set(lowest)
+		return true
+	}
+	t.atLeast(lowest + k)
+	t.change.Amount -= k
+	return false
 }
 
 // CapDebt makes the change right only where it leaves at most debt millitokens

@@ -37,7 +37,7 @@ func (o operation) do(tally *bucket.Tally) (ok bool) {
 	case "capDebt":
 		return tally.CapDebt(o.amount)
 	case "debit":
-		tally.Debit(o.amount)
+		return tally.Debit(o.amount)
 	case "credit":
 		tally.Credit(o.amount)
 	}
@@ -51,12 +51,15 @@ func (o operation) rule(w bucket.Window, drawn int64) (ok bool, form string, aft
 	idle := drawn < full
 	switch o.kind {
 	case "credit":
+		if drawn-o.amount < full-bucket.MaxDebt {
+			return true, "clamp", full - bucket.MaxDebt
+		}
 		return true, "add", drawn - o.amount
 	case "capDebt":
 		return drawn <= w.Refilled+o.amount, "keep", drawn
 	case "debit":
 		if drawn > deepest-o.amount {
-			return true, "saturate", deepest
+			return false, "refuse", drawn
 		}
 	case "spend":
 		if min(w.Capacity, w.Refilled-drawn) < o.amount {
@@ -82,7 +85,7 @@ func run(w bucket.Window, ops []operation, drawn int64) (after int64, trace stri
 		if !set {
 			trace += fmt.Sprint(op.kind, ok, form, ";")
 		}
-		set = set || form == "idle" || form == "saturate"
+		set = set || form == "idle" || form == "clamp"
 		drawn = next
 	}
 	return drawn, trace
@@ -94,8 +97,11 @@ func TestTallyIsItsOperations(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := smallWindow(t)
 		drawn := drawnNear(w).Draw(t, "drawn")
-		if rapid.IntRange(0, 9).Draw(t, "deep") == 0 {
+		switch rapid.IntRange(0, 9).Draw(t, "far") {
+		case 0:
 			drawn = w.Refilled + bucket.MaxDebt - rapid.Int64Range(-9, 99).Draw(t, "above deepest")
+		case 1:
+			drawn = w.Full() - bucket.MaxDebt + rapid.Int64Range(-9, 99).Draw(t, "above lowest")
 		}
 		tally := bucket.NewTally(w, drawn)
 		var ops []operation // those that a writer keeps: the ones not refused
@@ -166,22 +172,40 @@ func requireSameAsRules(t *rapid.T, w bucket.Window, ops []operation, known int6
 	}
 }
 
-// TestDebitSaturates checks that debts beyond MaxDebt, at the highest counts that
-// can be, end at MaxDebt and never wrap, and that all of each debit is counted.
-func TestDebitSaturates(t *testing.T) {
+// TestCountsStayWithinBounds checks that debits are refused beyond MaxDebt, and that
+// credits leave the count at most MaxDebt below that of a full bucket, at the highest
+// counts that can be. Nothing wraps, and each operation that is taken counts in full.
+func TestCountsStayWithinBounds(t *testing.T) {
 	l := bucket.Limit{Name: "fastest", Capacity: maxCost, Refill: bucket.MaxRate, Period: 1}
 	for _, now := range []bucket.Instant{0, century} {
 		w := l.Window(bucket.Whole(), now)
 		tally := bucket.NewTally(w, w.Full()-1)
 		var consumed int64
-		for i := range 100 {
+		refused := 0
+		for range 100 {
 			before := tally.Balance()
-			tally.Debit(maxCost)
+			if !tally.Debit(maxCost) {
+				refused++
+				require.Less(t, before-maxCost, -bucket.MaxDebt)
+				require.Equal(t, before, tally.Balance())
+				continue
+			}
 			consumed += maxCost
-			require.Equal(t, max(before-maxCost, -bucket.MaxDebt), tally.Balance(), "debit %d", i)
+			require.Equal(t, before-maxCost, tally.Balance())
 			require.Equal(t, consumed, tally.Consumed())
 		}
-		require.Equal(t, -bucket.MaxDebt, tally.Balance())
+		require.Positive(t, refused)
+
+		tally = bucket.NewTally(w, w.Refilled)
+		clamps := 0
+		for range 100 {
+			if tally.Credit(maxCost) {
+				clamps++
+			}
+			require.GreaterOrEqual(t, tally.Change().Apply(w.Refilled), w.Full()-bucket.MaxDebt)
+		}
+		require.Positive(t, clamps)
+		require.Equal(t, -100*maxCost, tally.Consumed())
 	}
 }
 

@@ -66,7 +66,8 @@ func (l *Lease) Limits() []LimitStatus {
 // Adjust spends more, which may lead into debt, or gives back, at most what the
 // lease holds. If it fails with an *UnavailableError, its effect is unknown:
 // the same deltas may be sent again and count once; others may then be refused
-// with the code lease_conflict.
+// with the code lease_conflict. A debit counts again when it is repeated only if
+// the service cannot reach its lease records.
 func (l *Lease) Adjust(ctx context.Context, deltas Deltas) error {
 	return l.settle(ctx, func() error {
 		q := api.AdjustRequest{Lease: l.token, Deltas: sorted(deltas)}

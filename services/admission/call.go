@@ -28,7 +28,9 @@ var (
 type call struct {
 	operation
 	asker
-	repeated bool // owned by the flight: a debit of unknown outcome is written once more
+	repeated bool           // owned by the flight: a debit of unknown outcome is written once more
+	failures int            // owned by the flight: of a refund, in a row
+	waiters  []func(result) // owned by the flight: of a refund, told by finish
 
 	answered atomic.Bool
 	finish   func(result)

@@ -2,62 +2,43 @@ package admission
 
 import (
 	"errors"
-	"time"
 
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/bucket"
 )
 
-// takeBackTime is how long a level that was spent from in vain is asked to take
-// the tokens back, while its shard is throttled.
-const takeBackTime = 10 * time.Second
-
-// takeBack gives back what levels have spent for an acquire that is not
-// admitted. A credit whose outcome is unknown is not repeated: its tokens stay
-// spent. It returns when all is given back, or when the answer is due; what is
-// left then ends before the node does.
+// takeBack refunds the levels that were spent from for an acquire that is not
+// admitted. It returns when all refunds are written, or when the answer is due.
 func (c *cascade) takeBack() {
-	var errands []errand
-	var spent []*level
+	var refunds []errand
+	var of []*level
 	for _, l := range c.levels {
-		if l.standing == standingSpent {
-			for i, part := range l.state.leaseLevels(c.req.Consume) {
-				spent = append(spent, l)
-				errands = append(errands, errand{l.shard(part.Shard), operation{settle: true, undo: i == 0, amounts: part.all()}})
+		if l.standing != standingSpent {
+			continue
+		}
+		for i, part := range l.state.leaseLevels(c.req.Consume) {
+			op := operation{amounts: part.all()}
+			if i == 0 {
+				op.undone = 1
 			}
+			refunds, of = append(refunds, errand{l.shard(part.Shard), op}), append(of, l)
 		}
 	}
-	if len(spent) == 0 {
-		return
-	}
-	service := c.service
-	done := make(chan []result, 1)
-	service.flights.Go(func() {
-		now := service.clock.Mono()
-		done <- together(errands, asker{request: c.request, received: now, deadline: now + takeBackTime, answerBy: now + takeBackTime})
+	awaitRefunds(giveBackTogether(refunds, c.request), len(refunds), c.request, func(i int, res result) {
+		switch l := of[i]; {
+		case l.state.others != nil:
+			l.standing = standingUnknown // to be read as a whole
+		case res.err == nil && res.item != nil:
+			l.state.item, l.state.now, l.state.later = res.item, res.now, nil
+		}
 	})
-	due := time.NewTimer(c.answerBy() - service.clock.Mono())
-	defer due.Stop()
-	select {
-	case results := <-done:
-		for i, res := range results {
-			l := spent[i]
-			switch {
-			case l.state.others != nil:
-				l.standing = standingUnknown // to be looked at as a whole
-			case res.err == nil && res.item != nil:
-				l.state.item, l.state.now, l.state.later = res.item, res.now, nil
-			}
-		}
-	case <-due.C:
-	}
 }
 
 // admit answers with a lease over all levels.
 func (c *cascade) admit() {
 	reply := &api.AcquireReply{Allowed: true}
-	l := &lease{ID: c.service.nonce(), Namespace: c.namespaceID, Levels: make([]leaseLevel, 0, len(c.levels))}
+	l := &lease{ID: c.service.nonce(), Epoch: c.service.epoch(), Number: 1, Namespace: c.namespaceID, Levels: make([]leaseLevel, 0, len(c.levels))}
 	for _, level := range c.levels {
 		l.At = max(l.At, level.state.now)
 		l.Levels = append(l.Levels, level.state.leaseLevels(c.req.Consume)...)
@@ -152,7 +133,7 @@ func (r *result) leaseLevels(amounts api.Amounts) []leaseLevel {
 	for i := range levels {
 		part := &r.gathered[i]
 		levels[i] = whole
-		levels[i].Shard, levels[i].Count = part.Key.Shard, part.Level
+		levels[i].Shard = part.Key.Shard
 		levels[i].Held = make([]heldTokens, len(whole.Held))
 	}
 	for n, h := range whole.Held {
@@ -183,7 +164,6 @@ func (r *result) leaseLevel(amounts api.Amounts) leaseLevel {
 		Entity:   r.item.Key.Entity,
 		Resource: r.item.Key.Resource,
 		Shard:    r.item.Key.Shard,
-		Count:    r.item.Level,
 		Held:     make([]heldTokens, 0, len(r.item.Limits)),
 	}
 	for i := range r.item.Limits {

@@ -61,6 +61,7 @@ type committer struct {
 
 	mu      sync.Mutex
 	reading *wholeRead    // guarded by mu: of all shards; nil while there is none
+	refunds *call         // guarded by mu: the sum of refunds that are not part of a flight; nil without any
 	queue   []*call       // guarded by mu: not yet part of a flight
 	flight  []*call       // guarded by mu: taken by the running flight
 	alarm   *time.Timer   // guarded by mu: answers calls whose time is up while the store hangs
@@ -100,8 +101,7 @@ func (c *committer) forget() {
 }
 
 // enqueue hands a call over and never blocks. It reports false when this
-// bucket has its share of the node's queue already; what takes an acquire back
-// is let in all the same.
+// bucket has its share of the node's queue already.
 func (c *committer) enqueue(q *call) bool {
 	divided, share := c.sharded(), c.node.tuning.Queue/bucketShare
 	c.mu.Lock()
@@ -119,7 +119,7 @@ func (c *committer) enqueue(q *call) bool {
 			return true
 		}
 	}
-	if len(c.queue)+len(c.flight) >= share && !q.undo {
+	if len(c.queue)+len(c.flight) >= share {
 		c.node.metrics.shed[scopeBucket].Inc()
 		return false
 	}
@@ -152,6 +152,7 @@ func (c *committer) take() bool {
 	if most := c.node.tuning.Batch; most > 0 {
 		n = min(n, max(0, most-len(c.flight)))
 	}
+	c.boardRefunds()
 	c.flight = append(c.flight, c.queue[:n]...)
 	c.queue = slices.Delete(c.queue, 0, n)
 	if len(c.flight) == 0 {
@@ -171,6 +172,7 @@ func (c *committer) land() {
 		return
 	}
 	c.mu.Lock()
+	c.boardRefunds()
 	left := append(c.flight, c.queue...)
 	c.flying, c.flight, c.queue = false, nil, nil
 	c.disarm()
@@ -287,6 +289,9 @@ func (c *committer) step(ctx context.Context) {
 		c.read(ctx, calls)
 		return
 	}
+	if calls = c.dropRefunds(calls); len(calls) == 0 {
+		return
+	}
 	acquires := needSettings(calls)
 	if acquires || c.absent {
 		if !c.resolve(ctx, calls) {
@@ -328,6 +333,8 @@ func (c *committer) find(ctx context.Context, calls []*call) {
 		switch {
 		case !q.settle:
 			q.answer(result{verdict: verdictMoved})
+		case q.refund:
+			parent.giveBackAll(q)
 		case !parent.enqueue(q):
 			q.answer(result{err: errQueueFull})
 		}
@@ -349,7 +356,7 @@ func (c *committer) checkClock(ctx context.Context, calls []*call) {
 // limit may have come since, and a lease of it may be what is settled.
 func (c *committer) mustLook(calls []*call) bool {
 	for _, q := range calls {
-		if q.settle && (c.lacks(q.amounts) || q.undo && c.known == nil) && (c.seenAt < q.received || c.known == nil && !c.absent) {
+		if q.settle && (c.lacks(q.amounts) || q.refund && c.known == nil) && (c.seenAt < q.received || c.known == nil && !c.absent) {
 			return true
 		}
 	}

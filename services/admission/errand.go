@@ -8,8 +8,8 @@ type errand struct {
 	operation
 }
 
-// together hands all errands over and waits until each is answered, when
-// its time is up at the latest.
+// together hands all operations over and waits until each is answered, at the latest
+// when its time is up.
 func together(errands []errand, whose asker) []result {
 	results := make([]result, len(errands))
 	var waiting sync.WaitGroup

@@ -128,9 +128,13 @@ func (c *committer) sift(calls []*call) []*call {
 	return good
 }
 
-// fail answers the calls by the unavailable policy.
+// fail answers the calls by the unavailable policy. Refunds are tried again.
 func (c *committer) fail(calls []*call, err error) {
 	for _, q := range calls {
+		if q.refund {
+			c.postpone(q)
+			continue
+		}
 		q.answer(result{err: q.cause(err), settings: c.settings.Load()})
 	}
 	c.keep(nil)
@@ -205,7 +209,7 @@ func (c *committer) commit(ctx context.Context, calls []*call, now bucket.Instan
 			q.answer(result{verdict: verdictShow, settings: v.settings, item: inForce(now, c.key, v.item, v.settings), now: now})
 			continue
 		case verdictDeny, verdictDrop:
-			if p.verdicts[i] == verdictDeny && !q.part {
+			if p.verdicts[i] == verdictDeny && !q.part && !q.settle {
 				c.noteDenial()
 			}
 			c.node.metrics.decided[decision{writeNone, q.kind()}].Inc()
@@ -320,13 +324,13 @@ func (c *committer) throttled(ctx context.Context, w written) {
 	c.backOff(ctx)
 }
 
-// doubt settles what a write of unknown outcome means: spent, and nobody
-// admitted. Only a debit is written once more, because it must not be lost; it
-// may count twice.
+// doubt decides what a write of unknown outcome means: its tokens count as spent, and
+// no acquire is admitted. Only a debit is written once more, because it must not be
+// lost; it may count twice.
 func (c *committer) doubt(committed []*call) (ended []*call) {
 	for _, q := range committed {
-		if left := q.amounts.Positive(); q.settle && len(left) > 0 && !q.repeated {
-			q.amounts, q.repeated = left, true
+		if q.settle && !q.refund && !q.repeated {
+			q.repeated = true
 			continue
 		}
 		if q.kind() == kindAcquire {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/stretchr/testify/require"
@@ -41,8 +42,8 @@ func TestRepliesAreNotSentWhereOnlyTheServiceMaySpeak(t *testing.T) {
 	heard, err := nc.SubscribeSync(api.ConfigSubjectAll)
 	require.NoError(t, err)
 	for _, subject := range []string{
-		"$JS.API.STREAM.PURGE.KV_" + claimsBucket,
-		"$KV." + claimsBucket + ".x",
+		"$JS.API.STREAM.PURGE." + recordsStream,
+		recordSubject + "x",
 		api.ConfigSubject(api.DefaultNamespace),
 		api.Subject(api.DefaultNamespace, api.VerbLimitsDelete),
 	} {
@@ -57,7 +58,9 @@ func TestRepliesAreNotSentWhereOnlyTheServiceMaySpeak(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, pending, "nobody was told of a changed config")
 	require.EqualValues(t, 0, w.consumed(t, "tpm"), "a request that cannot be answered is not served")
-	status, err := n.claims.kv.Status(t.Context())
+	js, err := jetstream.New(nc)
 	require.NoError(t, err)
-	require.EqualValues(t, 1, status.Values(), "the claims are as they were")
+	stream, err := js.Stream(t.Context(), recordsStream)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, stream.CachedInfo().State.Msgs, "the lease records are as they were")
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash"
 	"iter"
+	"slices"
 	"sync"
 
 	"github.com/fxamacker/cbor/v2"
@@ -22,8 +23,9 @@ import (
 // so that any node can settle it and none has to remember it.
 type lease struct {
 	_         struct{} `cbor:",toarray"`
-	ID        string   // names the lease in claims; unique, as a nonce is, and no secret
-	Sequence  uint32   // how often it was adjusted
+	ID        string   // names the lease's record; unique, as a nonce is, and no secret
+	Epoch     int64    // of the lease records when the lease was issued
+	Number    uint32   // of its next operation, from 1
 	Namespace string   // id
 	At        bucket.Instant
 	Levels    []leaseLevel // cascade levels, the acquiring entity's first
@@ -35,8 +37,7 @@ type leaseLevel struct {
 	Entity   string
 	Resource string
 	Shard    int
-	Count    int          // the shard's split level
-	Held     []heldTokens // one for each limit of the level, those with nothing spent too
+	Held     []heldTokens // one for each limit of the level, also for limits with nothing spent
 	// Brought are the limits that the acquire brought, nil where stored ones held:
 	// nobody else knows them, once their bucket is gone.
 	Brought []broughtLimit
@@ -49,7 +50,8 @@ type broughtLimit struct {
 	Capacity, Refill, Period int64
 }
 
-// heldTokens is what a lease may still give back to one limit.
+// heldTokens is what an acquire spent of one limit. The token of the first operation
+// says it; what the lease holds after that is in its record, and later tokens say 0.
 type heldTokens struct {
 	_      struct{} `cbor:",toarray"`
 	Limit  string
@@ -58,7 +60,7 @@ type heldTokens struct {
 
 const (
 	// tokenVersion is the first byte of a token; other versions are refused.
-	tokenVersion = 1
+	tokenVersion = 2
 	// signatureBytes of HMAC-SHA256 are kept: 128 bits (RFC 2104 §5 allows
 	// truncation to half).
 	signatureBytes = 16
@@ -70,18 +72,13 @@ var (
 	errUnknownKey = fmt.Errorf("%w: its key is unknown", errForged)
 )
 
-// held is what the level may give back of a limit; ok is false for a limit it
-// does not know.
-func (l *leaseLevel) held(limit string) (tokens int64, ok bool) {
-	for i := range l.Held {
-		if l.Held[i].Limit == limit {
-			return l.Held[i].Tokens, true
-		}
-	}
-	return 0, false
+// index returns the position of a limit in Held, −1 for a limit that the level does
+// not know.
+func (l *leaseLevel) index(limit string) int {
+	return slices.IndexFunc(l.Held, func(h heldTokens) bool { return h.Limit == limit })
 }
 
-// all is the settlement that gives back all that the level holds.
+// all returns the refund of all that the acquire spent at the level.
 func (l *leaseLevel) all() api.Amounts {
 	var all api.Amounts
 	for _, h := range l.Held {
@@ -109,26 +106,19 @@ func (l *lease) buckets() iter.Seq2[int, int] {
 	}
 }
 
-// heldBy is what levels of one bucket may give back of a limit; ok is false for a
-// limit that they do not know.
-func heldBy(levels []leaseLevel, limit string) (tokens int64, ok bool) {
-	for i := range levels {
-		held, known := levels[i].held(limit)
-		tokens, ok = tokens+held, ok || known
+// next returns the lease as the token of operation number tells it.
+func (l *lease) next(number uint32) *lease {
+	next := *l
+	next.Number = number
+	next.Levels = slices.Clone(l.Levels)
+	for i := range next.Levels {
+		held := slices.Clone(next.Levels[i].Held)
+		for n := range held {
+			held[n].Tokens = 0
+		}
+		next.Levels[i].Held = held
 	}
-	return tokens, ok
-}
-
-// settled is the level after a settlement: more to give back after a debit,
-// less after a credit. Beyond what one amount can be, it gives back no more.
-func (l leaseLevel) settled(deltas api.Amounts) leaseLevel {
-	held := make([]heldTokens, len(l.Held))
-	for i, h := range l.Held {
-		delta, _ := deltas.Get(h.Limit)
-		held[i] = heldTokens{Limit: h.Limit, Tokens: min(h.Tokens+delta, api.MaxAmount)}
-	}
-	l.Held = held
-	return l
+	return &next
 }
 
 // signingKey signs and checks tokens.

@@ -12,9 +12,9 @@ import (
 
 func testLease() *lease {
 	return &lease{
-		ID: "q8ZbT1xA.2o", Sequence: 3, Namespace: "AAAAAAAAAAA", At: testNow,
+		ID: "q8ZbT1xA.2o", Epoch: 2, Number: 1, Namespace: "AAAAAAAAAAA", At: testNow,
 		Levels: []leaseLevel{{
-			Entity: "api-key-123", Resource: "gpt-4", Count: 1,
+			Entity: "api-key-123", Resource: "gpt-4",
 			Held: []heldTokens{{Limit: "rpm", Tokens: 1}, {Limit: "tpm", Tokens: 500}},
 		}},
 	}
@@ -86,17 +86,11 @@ func FuzzOpenLease(f *testing.F) {
 	})
 }
 
-func TestSettledLeaseHoldsTheDifference(t *testing.T) {
-	level := testLease().Levels[0].settled(api.Amounts{{Name: "tpm", Tokens: -200}, {Name: "rpm", Tokens: 2}})
-	require.Equal(t, []heldTokens{{Limit: "rpm", Tokens: 3}, {Limit: "tpm", Tokens: 300}}, level.Held)
+func TestTheNextTokenSaysNoAmounts(t *testing.T) {
+	next := testLease().next(2)
+	require.EqualValues(t, 2, next.Number)
+	require.Equal(t, []heldTokens{{Limit: "rpm"}, {Limit: "tpm"}}, next.Levels[0].Held)
 	require.EqualValues(t, 500, testLease().Levels[0].Held[1].Tokens)
-}
-
-func TestDeltasAreChecked(t *testing.T) {
-	l := testLease()
-	require.Nil(t, checkDeltas(l, api.Amounts{{Name: "tpm", Tokens: -500}, {Name: "rpm", Tokens: 7}}))
-	require.Equal(t, api.CodeExceedsLease, checkDeltas(l, api.Amounts{{Name: "tpm", Tokens: -501}}).Code)
-	require.Equal(t, api.CodeUnknownLimit, checkDeltas(l, api.Amounts{{Name: "daily", Tokens: 1}}).Code)
 }
 
 func TestSettlementHashIgnoresOrderAlone(t *testing.T) {
@@ -104,13 +98,4 @@ func TestSettlementHashIgnoresOrderAlone(t *testing.T) {
 	require.Equal(t, a, settlementHash(api.VerbAdjust, api.Amounts{{Name: "rpm", Tokens: 2}, {Name: "tpm", Tokens: 1}}))
 	require.NotEqual(t, a, settlementHash(api.VerbAdjust, api.Amounts{{Name: "rpm", Tokens: 1}, {Name: "tpm", Tokens: 2}}))
 	require.NotEqual(t, a, settlementHash(api.VerbRelease, nil))
-}
-
-// A release gives back what is held as one amount, in millitokens of 64 bits.
-func TestALeaseHoldsNoMoreThanAnAmount(t *testing.T) {
-	l := leaseLevel{Held: []heldTokens{{Limit: "tpm", Tokens: 1}}}
-	for range 3 {
-		l = l.settled(api.Amounts{{Name: "tpm", Tokens: api.MaxAmount}})
-	}
-	require.Equal(t, api.Amounts{{Name: "tpm", Tokens: -api.MaxAmount}}, l.all())
 }

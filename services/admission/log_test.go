@@ -172,7 +172,7 @@ func TestEveryLineAboutARequestNamesIt(t *testing.T) {
 	n.faults.Match(refuse)
 	failing(api.VerbAcquire, "acquire", tokens500)
 	failing(api.VerbAcquire, "first", `{"entity":"key-2","resource":"gpt-4","consume":{"tpm":1}}`)
-	failing(api.VerbRelease, "release", releaseBody(lease))
+	failing(api.VerbAdjust, "adjust", adjustBody(lease, `{"tpm":1}`))
 	failing(api.VerbStatus, "status", `{"entity":"key-1"}`)
 	failing(api.VerbLimitsSet, "limits", `{"system":true,"limits":[{"name":"rpm","capacity":1,"refill_amount":1,"refill_period_seconds":60}]}`)
 
@@ -229,9 +229,10 @@ func TestLogsHoldNoSecrets(t *testing.T) {
 	first := acquire(t, nc, tokens500).Lease
 	second := ask[api.AdjustReply](t, nc, api.VerbAdjust, `{"lease":"`+first+`","deltas":{"tpm":1}}`).Lease
 	forged := first[:len(first)-4] + "AAAA"
-	for _, body := range []string{releaseBody(forged), `{"lease":"` + first + `","oops":1}`, `{"lease":{"` + first + `":1}}`, releaseBody(first)} {
+	for _, body := range []string{releaseBody(forged), `{"lease":"` + first + `","oops":1}`, `{"lease":{"` + first + `":1}}`} {
 		refused(t, nc, api.VerbRelease, body, patience)
 	}
+	refused(t, nc, api.VerbAdjust, adjustBody(first, `{"tpm":2}`), patience)
 	n.faults.Match(func(string, []byte) fault.Fault { return fault.Fault{Kind: fault.Refused} })
 	refused(t, nc, api.VerbAdjust, `{"lease":"`+second+`","deltas":{"tpm":1}}`, patience)
 

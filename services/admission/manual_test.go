@@ -56,7 +56,7 @@ func (n *node) doAt(errands ...errand) []result {
 // give settles what an acquire spent, at any node, times so much per token spent:
 // −1 gives back all of it.
 func (n *node) give(w *world, entity string, spent result, amounts api.Amounts, factor int64) []result {
-	var errands []errand
+	var debits, refunds []errand
 	for _, part := range spent.leaseLevels(amounts) {
 		key := w.bucketKey(entity)
 		key.Shard = part.Shard
@@ -64,11 +64,18 @@ func (n *node) give(w *world, entity string, spent result, amounts api.Amounts, 
 		for _, a := range part.all() {
 			settled = append(settled, api.Amount{Name: a.Name, Tokens: -a.Tokens * factor})
 		}
-		if len(settled) > 0 {
-			errands = append(errands, errand{n.committer(key), operation{settle: true, amounts: settled}})
+		switch {
+		case len(settled) == 0:
+		case factor < 0:
+			refunds = append(refunds, errand{n.committer(key), operation{amounts: settled, settled: 1}})
+		default:
+			debits = append(debits, errand{n.committer(key), operation{settle: true, amounts: settled}})
 		}
 	}
-	return n.doAt(errands...)
+	given := make([]result, len(refunds))
+	r := &request{service: n.Service, received: n.clock.Mono(), deadline: n.clock.Mono() + 5*time.Second}
+	awaitRefunds(giveBackTogether(refunds, r), len(refunds), r, func(i int, res result) { given[i] = res })
+	return append(given, n.doAt(debits...)...)
 }
 
 // admits reports whether a spend was admitted; a denial is the only other outcome.

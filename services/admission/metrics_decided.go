@@ -15,7 +15,7 @@ type decision struct{ form, kind string }
 // kind names an operation; a look is none that is decided.
 func (o operation) kind() string {
 	switch {
-	case o.undo:
+	case o.refund && o.settled == 0:
 		return kindTakeBack
 	case o.settle:
 		return kindSettle
@@ -28,6 +28,11 @@ func (m *metrics) committed(form string, calls []*call) {
 	m.batch.Observe(float64(len(calls)))
 	acquires := 0
 	for _, q := range calls {
+		if q.refund {
+			m.decided[decision{form, kindTakeBack}].Add(float64(q.undone))
+			m.decided[decision{form, kindSettle}].Add(float64(q.settled))
+			continue
+		}
 		if kind := q.kind(); kind != kindAcquire {
 			m.decided[decision{form, kind}].Inc()
 			continue

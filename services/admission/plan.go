@@ -11,12 +11,14 @@ import (
 )
 
 // operation is what waits for one bucket shard: an acquire that spends whole
-// tokens, a settlement of a lease, or a look at how the shard stands.
+// tokens, the debits or the refunds of settlements, or a look at the shard's state.
 type operation struct {
 	settle  bool
-	undo    bool        // of a settlement: it takes an acquire back, which then never happened
+	refund  bool        // of a settlement: it gives back, by the sum of what waited for the shard
+	undone  int64       // of a refund: acquires that are taken back, which then never happened
+	settled int64       // of a refund: settlements that it is the sum of, without those
 	look    bool        // spends nothing and is shown the state that is known
-	amounts api.Amounts // whole tokens; of a settlement positive to spend, negative to give back
+	amounts api.Amounts // whole tokens; of a refund negative, to give back
 	// under is the fingerprint of the settings that an acquire of one level among
 	// several was made for. Empty: any settings that end at this level.
 	under string
@@ -43,7 +45,7 @@ const (
 	verdictCommit
 	// verdictDeny: the known state alone is short of it. Needs no write.
 	verdictDeny
-	// verdictDrop: it changes nothing, a credit to limits that are gone. Needs no write.
+	// verdictDrop: it changes nothing, because the limits are gone. Needs no write.
 	verdictDrop
 	// verdictShow: the known state answers a look. Needs no write.
 	verdictShow
@@ -109,6 +111,7 @@ type draft struct {
 	spends   bool  // whether an acquire is among them
 	acquires int64 // of these, less those that are taken back
 	debits   bool  // whether a settlement spends
+	clamped  bool  // whether a refund met the lowest count there may be
 }
 
 // draftLimit is one limit of the item in the making of a write.
@@ -172,30 +175,58 @@ func (d *draft) acquire(costs api.Amounts) verdict {
 	return verdictCommit
 }
 
-// settle leaves out limits that the item does not have: nothing is known of
-// them any more.
+// settle leaves out limits that the item does not have. A debit is taken as a whole
+// or not at all: it is denied where a limit's debt would exceed bucket.MaxDebt.
 func (d *draft) settle(op operation) verdict {
-	settled := op.undo && !d.absent // it counts as an acquire, whatever it spent
+	if op.refund {
+		return d.refund(op)
+	}
+	var taken []int
 	for i := range d.limits {
 		l := &d.limits[i]
 		delta := costOf(op.amounts, l.Name)
-		switch {
-		case delta == 0:
+		if delta == 0 {
 			continue
-		case delta > 0:
-			l.tally.Debit(delta)
-			l.touched, settled, d.debits = true, true, true
-		case !d.absent: // a bucket that is not there is full
-			l.tally.Credit(-delta)
-			l.touched, settled = true, true
 		}
+		if trial := l.tally; !trial.Debit(delta) {
+			if alone := bucket.NewTally(l.window, l.Drawn); d.fresh && !alone.Debit(delta) {
+				return verdictDeny
+			}
+			return verdictWait
+		}
+		taken = append(taken, i)
 	}
-	if !settled {
+	if len(taken) == 0 {
 		return verdictDrop
 	}
-	if op.undo {
-		d.acquires--
+	for _, i := range taken {
+		l := &d.limits[i]
+		l.tally.Debit(costOf(op.amounts, l.Name))
+		l.touched = true
 	}
+	d.debits = true
+	d.writes++
+	return verdictCommit
+}
+
+// refund gives back to the limits that the item has. Without an item there is nothing
+// to give back to: a bucket that is gone is full.
+func (d *draft) refund(op operation) verdict {
+	if d.absent {
+		return verdictDrop
+	}
+	given := op.undone > 0 // it counts as an acquire, whatever it spent
+	for i := range d.limits {
+		l := &d.limits[i]
+		if k := -costOf(op.amounts, l.Name); k > 0 {
+			d.clamped = l.tally.Credit(k) || d.clamped
+			l.touched, given = true, true
+		}
+	}
+	if !given {
+		return verdictDrop
+	}
+	d.acquires -= op.undone
 	d.writes++
 	return verdictCommit
 }
@@ -243,7 +274,7 @@ func (d *draft) expires() bool {
 func (d *draft) commit() *table.Commit {
 	c := &table.Commit{
 		Key:         d.item.Key,
-		Guarded:     d.spends || d.debits,
+		Guarded:     d.spends || d.debits || d.clamped,
 		Level:       d.item.Level,
 		Fingerprint: d.item.Fingerprint,
 		Acquires:    d.acquires,

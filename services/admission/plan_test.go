@@ -30,6 +30,9 @@ func testSettings(ls ...bucket.Limit) *limits.Resolved {
 
 func acquireOp(amounts ...api.Amount) operation { return operation{amounts: amounts} }
 func settleOp(amounts ...api.Amount) operation  { return operation{settle: true, amounts: amounts} }
+func refundOp(amounts ...api.Amount) operation {
+	return operation{settle: true, refund: true, amounts: amounts}
+}
 
 // itemWith is an item with the given balances in millitokens, in the order of
 // the settings' limits.
@@ -79,7 +82,7 @@ func TestPlanCreatesFullMinusWhatIsSpent(t *testing.T) {
 	v := view{now: testNow, item: fullBucket(testNow, testKey(), s), absent: true, settings: s}
 	p := newPlan(v, []operation{
 		acquireOp(api.Amount{Name: "rpm", Tokens: 4}),
-		settleOp(api.Amount{Name: "rpm", Tokens: -2}), // credits to a bucket that is gone are dropped
+		refundOp(api.Amount{Name: "rpm", Tokens: -2}), // credits to a bucket that is gone are dropped
 		settleOp(api.Amount{Name: "rpm", Tokens: 3}),
 	})
 	require.Equal(t, []verdict{verdictCommit, verdictDrop, verdictCommit}, p.verdicts)
@@ -93,7 +96,7 @@ func TestPlanCreatesFullMinusWhatIsSpent(t *testing.T) {
 func TestPlanOfCreditsAloneIsUnguarded(t *testing.T) {
 	s := testSettings(perMinute("rpm", 10))
 	v := view{now: testNow, item: itemWith(s, testNow, 0), fresh: true}
-	p := newPlan(v, []operation{settleOp(api.Amount{Name: "rpm", Tokens: -2}, api.Amount{Name: "gone", Tokens: -1})})
+	p := newPlan(v, []operation{refundOp(api.Amount{Name: "rpm", Tokens: -2}, api.Amount{Name: "gone", Tokens: -1})})
 	require.Equal(t, []verdict{verdictCommit}, p.verdicts)
 	require.False(t, p.commit.Guarded)
 	require.Zero(t, p.commit.TTL)
@@ -121,18 +124,18 @@ func TestPlanProperties(t *testing.T) {
 		v := view{now: now, item: fullBucket(now, testKey(), s), fresh: rapid.Bool().Draw(t, "fresh"), settings: s, grace: rapid.Int64Range(0, 50).Draw(t, "grace")}
 		if v.absent = rapid.Bool().Draw(t, "absent"); !v.absent {
 			for i := range v.item.Limits {
-				v.item.Limits[i].Drawn += rapid.Int64Range(-20_000, 400_000).Draw(t, "drawn")
+				far := rapid.SampledFrom([]int64{0, 0, 0, 0, 0, bucket.MaxDebt, -bucket.MaxDebt}).Draw(t, "far")
+				v.item.Limits[i].Drawn += far + rapid.Int64Range(-20_000, 400_000).Draw(t, "drawn")
 			}
 		}
 		operations := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) operation {
 			op := operation{settle: rapid.Bool().Draw(t, "settle")}
 			low, high := int64(0), int64(20)
 			switch {
-			case op.settle && rapid.Bool().Draw(t, "undo"):
-				op.undo = true
+			case op.settle && rapid.Bool().Draw(t, "refund"):
+				op.refund, op.undone = true, rapid.Int64Range(0, 2).Draw(t, "undone")
 				low, high = -20, 0
 			case op.settle:
-				low = -20
 			default:
 				op.look = rapid.Bool().Draw(t, "look")
 			}
@@ -160,7 +163,11 @@ func checkVerdicts(t *rapid.T, v view, operations []operation, p plan) []int64 {
 	}
 	short := func(counts func(i int) int64, op operation) bool {
 		for i, l := range v.item.Limits {
-			if windows[i].Balance(counts(i)) < costOf(op.amounts, l.Name) {
+			cost := costOf(op.amounts, l.Name)
+			switch {
+			case op.settle && cost > 0 && counts(i) > windows[i].Refilled+bucket.MaxDebt-cost:
+				return true // no limit may owe more
+			case !op.settle && windows[i].Balance(counts(i)) < cost:
 				return true
 			}
 		}
@@ -172,22 +179,22 @@ func checkVerdicts(t *rapid.T, v view, operations []operation, p plan) []int64 {
 			require.Equal(t, v.fresh, p.verdicts[n] == verdictShow, "a look is shown what is fresh")
 			continue
 		}
-		isShort := !op.settle && short(func(i int) int64 { return drawn[i] }, op)
+		isShort := short(func(i int) int64 { return drawn[i] }, op)
 		switch p.verdicts[n] {
 		case verdictCommit:
 			require.False(t, isShort, "operation %d was admitted over the limit", n)
 			writes++
 			switch {
-			case op.undo:
-				acquires--
+			case op.refund:
+				acquires -= op.undone
 			case !op.settle:
 				acquires++
 			}
 			for i, l := range v.item.Limits {
 				if delta := costOf(op.amounts, l.Name); delta > 0 {
 					drawn[i] = max(drawn[i], windows[i].Full()) + delta
-				} else if !v.absent {
-					drawn[i] += delta
+				} else if delta < 0 && !v.absent {
+					drawn[i] = max(drawn[i]+delta, windows[i].Full()-bucket.MaxDebt)
 				}
 			}
 		case verdictDeny:
@@ -197,7 +204,7 @@ func checkVerdicts(t *rapid.T, v view, operations []operation, p plan) []int64 {
 			require.True(t, isShort, "operation %d fits and waits", n)
 		case verdictDrop:
 			require.True(t, op.settle)
-			require.False(t, op.undo && !v.absent, "an acquire that is taken back is not counted any more")
+			require.False(t, op.undone > 0 && !v.absent, "an acquire that is taken back is not counted any more")
 		case verdictShow, verdictMoved, verdictHot:
 			t.Fatalf("operation %d is %d", n, p.verdicts[n])
 		}

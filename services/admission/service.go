@@ -70,16 +70,16 @@ type Tuning struct {
 	StoreTimeout  time.Duration // of one call to DynamoDB; below the age states may deny by, 1 s. Default 750 ms
 	CreditWindow  time.Duration // how long after its acquire a lease can give back. Default 1 h
 	DrainTimeout  time.Duration // how long Run waits for requests under way once it is to stop. Default 10 s
-	ClaimReplicas int           // of the claims in JetStream. Default 1
+	LeaseReplicas int           // of the lease records in JetStream. Default 1
 	FeedHeartbeat time.Duration // how often the change feed says that it lives; silent for three times as long, it is followed anew. Default 1 s, at least 100 ms
 }
 
 const (
-	bucketShare    = 4 // one bucket may hold a quarter of the queue
-	maxTimeout     = time.Minute
-	maxStoreCall   = 900 * time.Millisecond
-	claimRetention = 2 // claims are kept for that many credit windows,
-	minRetention   = time.Minute
+	bucketShare     = 4 // one bucket may hold a quarter of the queue
+	maxTimeout      = time.Minute
+	maxStoreCall    = 900 * time.Millisecond
+	recordRetention = 2 // lease records are kept for that many credit windows,
+	minRetention    = time.Minute
 	// lingerTime is how long a node that stops still listens. A NATS server that
 	// matched a request to the group before the node's successor was there may
 	// deliver it only now; without anybody it would say that there is no responder.
@@ -92,7 +92,7 @@ func (t Tuning) withDefaults() Tuning {
 	t.StoreTimeout = min(positive(t.StoreTimeout, 750*time.Millisecond), maxStoreCall)
 	t.CreditWindow = positive(t.CreditWindow, time.Hour)
 	t.DrainTimeout = positive(t.DrainTimeout, 10*time.Second)
-	t.ClaimReplicas = positive(t.ClaimReplicas, 1)
+	t.LeaseReplicas = positive(t.LeaseReplicas, 1)
 	t.FeedHeartbeat = max(positive(t.FeedHeartbeat, time.Second), minHeartbeat)
 	return t
 }
@@ -118,7 +118,7 @@ type Service struct {
 	namespaces   *namespace.Cache
 	admin        *admin.Admin
 	keyring      *keyring
-	claims       *claims // set by Run before the first request
+	records      recordStore // set by Run before the first request
 	tuning       Tuning
 	trustInfo    bool
 	archive      *archive.Archive // nil: none
@@ -263,7 +263,7 @@ func (s *Service) Run(ctx context.Context) error {
 }
 
 // prepare brings what requests rely on: the table, the clock's first bound, the
-// signing keys and the claims.
+// signing keys and the lease records.
 func (s *Service) prepare(ctx context.Context) error {
 	if err := schema.Refuse(ctx, s.keyring.client, s.table); errors.Is(err, schema.ErrTooNew) {
 		return err
@@ -276,12 +276,12 @@ func (s *Service) prepare(ctx context.Context) error {
 	if err := s.checkArchive(ctx); err != nil {
 		return fmt.Errorf("admission: %w", err)
 	}
-	c, err := openClaims(ctx, s.nats, max(claimRetention*s.tuning.CreditWindow, minRetention), 2*s.tuning.StoreTimeout, s.tuning.ClaimReplicas,
-		s.clock.Wall)
+	kept := max(recordRetention*s.tuning.CreditWindow, minRetention)
+	records, err := openRecords(ctx, s.nats, kept, s.tuning.LeaseReplicas, s.flights.Go)
 	if err != nil {
 		return fmt.Errorf("admission: %w", err)
 	}
-	s.claims = c
+	s.records = records
 	return nil
 }
 

@@ -2,31 +2,31 @@ package admission
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"slices"
-	"strconv"
-	"strings"
+	"sync/atomic"
+	"time"
 
-	"github.com/tidegate/tidegate/internal/storeclock"
 	"github.com/tidegate/tidegate/pkg/api"
-	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-// settlement is one adjust or release on its way.
+// settlement is one adjust or release. It runs to its end on this node, also when its
+// caller stops waiting, because a record that is left half way keeps others waiting:
+//
+//	record (KV) ── decide ──▶ store the record ──▶ credits: final, given back by the next write of each shard
+//	                              │                debits: one write for each shard
+//	                              └──────────────▶ store what the lease holds now ──▶ reply
+//
+// The rules are DESIGN §22; [decide] is their pure part.
 type settlement struct {
 	*request
-	lease  *lease
-	levels []api.Amounts // what is settled at each level of the lease
-	hash   string        // of the operation, to tell a repeat from another one
-	tells  bool          // the answer lists the limits of all levels
-	// unclaimed says that the lease's token may be settled another time, and give
-	// back what it holds.
-	unclaimed bool
-	reply     func(next *lease, results []result) ([]byte, error)
+	op    settling
+	token string
+	lease *lease
+	// stored says that the operation is final: whatever comes, it is answered as done.
+	stored atomic.Bool
+	// begun says that tokens may be spent or given back by now.
+	begun   atomic.Bool
+	results []*result // of each level; nil where no write brought one
 }
 
 // adjust settles the difference between what was reserved and what was used.
@@ -40,23 +40,7 @@ func (s *Service) adjust(ctx context.Context, r *request) {
 		r.respondJSON(api.AdjustReply{Lease: "", Limits: []api.LimitStatus{}})
 		return
 	}
-	l := s.openLease(ctx, r, req.Lease)
-	if l == nil {
-		return
-	}
-	st := &settlement{request: r, lease: l, hash: settlementHash(r.verb, req.Deltas), tells: true, levels: distribute(l, req.Deltas)}
-	if refusal := checkDeltas(l, req.Deltas); refusal != nil {
-		r.refuse(refusal)
-		return
-	}
-	st.reply = func(next *lease, results []result) ([]byte, error) {
-		token, err := s.keyring.signing().seal(next)
-		if err != nil {
-			return nil, err
-		}
-		return json.Marshal(api.AdjustReply{Lease: token, Limits: settledStatuses(st, results)})
-	}
-	s.settle(ctx, st)
+	s.settle(ctx, r, req.Lease, settling{hash: settlementHash(r.verb, req.Deltas), deltas: req.Deltas})
 }
 
 // release gives back all that a lease holds.
@@ -70,16 +54,37 @@ func (s *Service) release(ctx context.Context, r *request) {
 		r.respondJSON(api.ReleaseReply{Released: true})
 		return
 	}
-	l := s.openLease(ctx, r, req.Lease)
+	s.settle(ctx, r, req.Lease, settling{release: true, hash: settlementHash(r.verb, nil)})
+}
+
+// settle checks the token and answers when the settlement has ended, or when the
+// answer is due.
+func (s *Service) settle(ctx context.Context, r *request, token string, op settling) {
+	l := s.openLease(ctx, r, token)
 	if l == nil {
 		return
 	}
-	st := &settlement{request: r, lease: l, hash: settlementHash(r.verb, nil)}
-	for i := range l.Levels {
-		st.levels = append(st.levels, l.Levels[i].all())
+	op.number = l.Number
+	refusal := unknownTo(l, op.deltas)
+	if refusal == nil && op.gives() {
+		refusal = s.expired(l)
 	}
-	st.reply = func(*lease, []result) ([]byte, error) { return json.Marshal(api.ReleaseReply{Released: true}) }
-	s.settle(ctx, st)
+	if refusal != nil {
+		r.refuse(refusal)
+		return
+	}
+	st := &settlement{request: r, op: op, token: token, lease: l, results: make([]*result, len(l.Levels))}
+	ended := make(chan struct{})
+	s.flights.Go(func() {
+		defer close(ended)
+		defer r.rescue()
+		st.run()
+	})
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		st.overdue()
+	}
 }
 
 // openLease checks a token; a refused one is answered and gives nil.
@@ -97,303 +102,212 @@ func (s *Service) openLease(ctx context.Context, r *request, token string) *leas
 	return nil
 }
 
-// distribute is the part of deltas that concerns each level: the limits it knows.
-// Where an acquire was gathered from several shards of a bucket, a debit goes to
-// the first of them, and a credit to where its tokens came from.
-func distribute(l *lease, deltas api.Amounts) []api.Amounts {
-	parts := make([]api.Amounts, len(l.Levels))
-	for from, to := range l.buckets() {
-		for _, d := range deltas {
-			left := d.Tokens
-			for i := from; i < to && left != 0; i++ {
-				held, ok := l.Levels[i].held(d.Name)
-				if !ok {
-					break
-				}
-				part := left
-				if i < to-1 && part < 0 {
-					part = max(part, -held)
-				}
-				if left -= part; part != 0 {
-					parts[i] = append(parts[i], api.Amount{Name: d.Name, Tokens: part})
-				}
-			}
-		}
-	}
-	return parts
-}
-
-// checkDeltas refuses limits that no level knows, and credits above what is held.
-func checkDeltas(l *lease, deltas api.Amounts) *api.Error {
-	for _, d := range deltas {
-		known := false
-		for from, to := range l.buckets() {
-			held, ok := heldBy(l.Levels[from:to], d.Name)
-			known = known || ok
-			if ok && held+d.Tokens < 0 {
-				return api.Errorf(api.CodeExceedsLease, "deltas."+d.Name,
-					"the lease holds %d tokens of %q and cannot give back %d", held, d.Name, -d.Tokens)
-			}
-		}
-		if !known {
-			return api.Errorf(api.CodeUnknownLimit, "deltas."+d.Name, "the lease has no limit %q", d.Name)
-		}
+// expired refuses a lease that can give nothing back any more.
+func (s *Service) expired(l *lease) *api.Error {
+	now, _ := s.clock.Now() // an unchecked clock is good enough for an hour
+	switch {
+	case now.Time().Sub(l.At.Time()) > s.tuning.CreditWindow:
+		return api.Errorf(api.CodeExpiredLease, "lease",
+			"the acquire was more than %s ago: nothing can be given back any more", s.tuning.CreditWindow)
+	case l.Epoch < s.epoch():
+		return api.Errorf(api.CodeExpiredLease, "lease",
+			"NATS lost settlements after the acquire: nothing can be given back any more")
 	}
 	return nil
 }
 
-// settlementHash is equal for the same operation on a lease only.
-func settlementHash(verb api.Verb, deltas api.Amounts) string {
-	parts := []string{string(verb)}
-	for _, d := range deltas {
-		parts = append(parts, d.Name+"="+strconv.FormatInt(d.Tokens, 10))
+// overdue answers when the answer is due and the settlement has not ended.
+func (st *settlement) overdue() {
+	switch {
+	case st.stored.Load():
+		st.respondDone(nil)
+	case st.begun.Load():
+		st.refuse(unavailable(errSettling))
+	default:
+		st.refuse(asError(errLate))
 	}
-	slices.Sort(parts[1:])
-	sum := sha256.Sum256([]byte(strings.Join(parts, "\n")))
-	return base64.RawURLEncoding.EncodeToString(sum[:12])
 }
 
-// settle claims, writes and answers. Without a claim of its own it gives
-// nothing back, but still spends: in doubt, tokens are spent, not minted.
-func (s *Service) settle(ctx context.Context, st *settlement) {
-	if st.gives() && s.expired(st.lease) {
-		st.refuse(api.Errorf(api.CodeExpiredLease, "lease",
-			"the acquire was more than %s ago: nothing can be given back any more", s.tuning.CreditWindow))
-		return
-	}
-	key := fmt.Sprintf("%s.%s.%d", st.lease.Namespace, st.lease.ID, st.lease.Sequence)
-	cl := s.claims.take(ctx, key, st.hash)
-	switch cl.state {
-	case claimTaken:
-	case claimDone:
-		st.respond(cl.reply)
-		return
-	case claimOther:
-		st.refuse(api.Errorf(api.CodeLeaseConflict, "lease",
-			"the lease was settled in another way already: use the token that the adjust returned"))
-		return
-	case claimUnfinished, claimUnreachable:
-		if !st.onlyDebits() {
-			st.refuse(unclaimed(cl.state))
+// errSettling says that the settlement goes on after its caller's time.
+var errSettling = errors.New("the settlement is under way: repeat it as it is, and it counts once")
+
+// run decides by the record until the operation has ended.
+func (st *settlement) run() {
+	s := st.service
+	// The first settlement of a lease begins without a read: most leases have no record.
+	stored, known := recordVersion{}, st.lease.Number == 1
+	for wait := time.Duration(0); ; {
+		if !known {
+			var err error
+			if stored, err = st.read(); err != nil {
+				st.withoutRecords(err)
+				return
+			}
+		}
+		now, _ := s.clock.Now()
+		next := decide(st.lease, st.op, stored.record, now, s.settleTime())
+		switch next.ruling {
+		case rulingDone:
+			st.stored.Store(true)
+			st.respondDone(st.statuses(st.received))
+			return
+		case rulingRefuse:
+			st.refuse(next.refusal)
+			return
+		case rulingWait:
+			if wait = min(2*wait+minBackoff, maxSettleWait); !st.pause(wait) {
+				st.refuse(asError(errLate))
+				return
+			}
+			known = false
+			continue
+		case rulingWrite:
+		}
+		if s.clock.Mono() >= st.deadline {
+			st.refuse(asError(errLate))
 			return
 		}
-		st.unclaimed = cl.state == claimUnreachable
+		if st.begin(next, stored.revision) {
+			return
+		}
+		known = false
 	}
-	results := s.settleLevels(st)
-	reply, err := st.conclude(results)
-	if cl.state == claimTaken {
-		s.closeClaim(ctx, cl, st.written(results), reply)
-	}
-	if err != nil {
-		st.refuse(err)
-		return
-	}
-	st.respond(reply)
 }
 
-func unclaimed(state claimState) *api.Error {
-	if state == claimUnreachable {
-		return unavailable(errors.New("the settlement claims cannot be reached, so nothing can be given back"))
-	}
-	return api.Errorf(api.CodeLeaseConflict, "lease", "an earlier attempt at this settlement did not finish: its tokens count as spent")
-}
+// maxSettleWait bounds the pause between two looks at a record that another operation
+// is at.
+const maxSettleWait = 100 * time.Millisecond
 
-// closeClaim records how a claimed settlement ended. It takes none of the
-// caller's time beyond ctx, but is done all the same, so that a repeat by a caller
-// who gave up is told the truth.
-func (s *Service) closeClaim(ctx context.Context, cl claim, results []result, reply []byte) {
-	closed := make(chan struct{})
-	s.flights.Go(func() {
-		defer close(closed)
-		s.recordEnd(context.WithoutCancel(ctx), cl, results, reply)
-	})
+// settleTime is how long after the beginning of an operation its node begins writes.
+func (s *Service) settleTime() time.Duration { return 2*s.tuning.StoreTimeout + recordTimeout }
+
+// recordKey is the lease's key in the bucket of records.
+func (st *settlement) recordKey() string { return st.lease.Namespace + "." + st.lease.ID }
+
+// pause waits. It reports false when the answer is due before.
+func (st *settlement) pause(wait time.Duration) bool {
+	left := st.answerBy() - st.service.clock.Mono()
+	timer := time.NewTimer(min(wait, max(0, left)))
+	defer timer.Stop()
 	select {
-	case <-closed:
-	case <-ctx.Done():
+	case <-timer.C:
+		return wait < left
+	case <-st.service.abort.Done():
+		return false
 	}
 }
 
-func (s *Service) recordEnd(ctx context.Context, cl claim, results []result, reply []byte) {
+// read reads the record, again and again until the answer is due. An operation that
+// only spends waits half of that time: it can do without.
+func (st *settlement) read() (recordVersion, error) {
+	s := st.service
+	left := st.answerBy() - s.clock.Mono()
+	if !st.op.gives() {
+		left /= 2
+	}
+	ctx, cancel := context.WithTimeout(st.about(), left)
+	defer cancel()
+	for {
+		stored, err := s.records.read(ctx, st.recordKey())
+		if err == nil && stored.record != nil && !stored.record.Held.fits(st.lease) {
+			err = errors.New("the lease's record does not fit its token")
+		}
+		if err == nil || ctx.Err() != nil {
+			return stored, err
+		}
+		if !st.pause(min(maxSettleWait, left)) {
+			return stored, err
+		}
+	}
+}
+
+// begin stores the record that the operation begins with, then does what it says. It
+// reports false where the record has changed: then the operation decides again.
+func (st *settlement) begin(next step, revision uint64) (ended bool) {
+	s, nonce, began := st.service, st.service.nonce(), st.service.clock.Mono()
+	version := recordVersion{record: &next.record, nonce: nonce}
 	var err error
+	version.revision, err = s.records.write(st.about(), st.recordKey(), &next.record, nonce, revision)
 	switch {
-	case reply != nil:
-		err = s.claims.finish(ctx, cl, reply)
-	case untouched(results):
-		err = s.claims.abandon(ctx, cl)
-	}
-	if err != nil {
-		s.log.WarnContext(ctx, "a settlement's claim stays unfinished; a repeat of it will give nothing back", "error", err)
-	}
-}
-
-// written are the results of the levels that have a part in the settlement.
-func (st *settlement) written(results []result) []result {
-	var written []result
-	for i, r := range results {
-		if len(st.levels[i]) > 0 {
-			written = append(written, r)
+	case errors.Is(err, errOvertaken):
+		return false
+	case err == nil:
+	case next.credits.isZero() && !next.debits.isZero():
+		st.unrecorded(next.debits)
+		return true
+	case errors.Is(err, errNotStored):
+		st.withoutRecords(err)
+		return true
+	default:
+		st.begun.Store(true)
+		var ours bool
+		if version.revision, ours = st.insist(&version, revision); !ours {
+			st.refuse(unavailable(errUnknownRecord))
+			return true
 		}
 	}
-	return written
-}
-
-// untouched reports that certainly nothing was written.
-func untouched(results []result) bool {
-	for _, r := range results {
-		switch {
-		case errors.Is(r.err, errStoreDown), errors.Is(r.err, errSettingsGet), errors.Is(r.err, errLate),
-			errors.Is(r.err, storeclock.ErrSkewed), errors.Is(r.err, storeclock.ErrUnchecked), errors.Is(r.err, errQueueFull):
-		default:
-			return false
-		}
+	st.begun.Store(true)
+	st.stored.Store(next.debits.isZero())
+	credited, done := st.giveBack(next.credits)
+	if !next.debits.isZero() && !st.spend(version, next.debits, began+s.settleTime()) {
+		return true
 	}
+	awaitRefunds(done, len(credited), st.request, func(i int, res result) {
+		if res.err == nil && res.item != nil {
+			st.results[credited[i]] = &res
+		}
+	})
+	st.respondDone(st.statuses(0))
 	return true
 }
 
-func (st *settlement) gives() bool {
-	return slices.ContainsFunc(st.levels, credits)
-}
+// errUnknownRecord says that a record was overtaken before it was known to be stored.
+var errUnknownRecord = errors.New("it is unknown whether the settlement began: its credits count as spent")
 
-// credits reports whether amounts give anything back.
-func credits(amounts api.Amounts) bool {
-	return slices.ContainsFunc(amounts, func(a api.Amount) bool { return a.Tokens < 0 })
-}
-
-// onlyDebits takes the credits out and reports whether anything is left.
-func (st *settlement) onlyDebits() bool {
-	left := false
-	for i := range st.levels {
-		st.levels[i] = st.levels[i].Positive()
-		left = left || len(st.levels[i]) > 0
-	}
-	return left
-}
-
-func (s *Service) expired(l *lease) bool {
-	now, _ := s.clock.Now() // an unchecked clock is good enough for an hour
-	return now.Time().Sub(l.At.Time()) > s.tuning.CreditWindow
-}
-
-// settleLevels writes each level at the shard that was spent and waits for all.
-// A level without a part in the settlement is looked at where the answer tells
-// of it; what comes of that is no concern of the settlement.
-func (s *Service) settleLevels(st *settlement) []result {
-	var errands []errand
-	var of []int // the level of each errand
-	told := st.told()
-	for i, level := range st.lease.Levels {
-		op, shard := operation{settle: true, amounts: st.levels[i]}, level.Shard
-		if len(op.amounts) == 0 {
-			if !slices.Contains(told, i) {
-				continue
-			}
-			op, shard = operation{look: true}, 0 // which asks the others where there are any
+// insist sends a write of unknown outcome again until the outcome is known, and
+// reports whether the write was stored. Only then may its credits be given.
+func (st *settlement) insist(version *recordVersion, expected uint64) (revision uint64, ours bool) {
+	s := st.service
+	for wait := minBackoff; ; wait = min(2*wait, recordTimeout) {
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-s.abort.Done():
+			timer.Stop()
+			return 0, false
 		}
-		key := keys.Bucket{Namespace: st.lease.Namespace, Entity: level.Entity, Resource: level.Resource, Shard: shard}
-		c := s.committer(key)
-		c.remember(level.Brought)
-		errands, of = append(errands, errand{c, op}), append(of, i)
-	}
-	results := make([]result, len(st.levels))
-	for i, res := range together(errands, st.asker()) {
-		if errands[i].look {
-			res.err = nil
+		ctx := st.about()
+		revision, err := s.records.write(ctx, st.recordKey(), version.record, version.nonce, expected)
+		if err == nil {
+			return revision, true
 		}
-		results[of[i]] = res
-	}
-	for _, i := range told {
-		s.widen(st, &results[i])
-	}
-	return results
-}
-
-// told are the levels that the answer tells of: one for each bucket, whichever of
-// its shards are settled.
-func (st *settlement) told() (told []int) {
-	if !st.tells {
-		return nil
-	}
-	for from, to := range st.lease.buckets() {
-		one := from
-		for i := from; i < to; i++ {
-			if len(st.levels[i]) > 0 {
-				one = i
-				break
-			}
-		}
-		told = append(told, one)
-	}
-	return told
-}
-
-// widen adds the other shards to the one that was settled. Where they cannot be
-// read, the answer tells of the one.
-func (s *Service) widen(st *settlement, res *result) {
-	if res.item == nil || res.item.Level == 1 || res.others != nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(s.abort, max(0, st.answerBy()-s.clock.Mono()))
-	defer cancel()
-	key := res.item.Key
-	key.Shard = 0
-	tree, err := s.committer(key).tree(ctx)
-	if err != nil {
-		return
-	}
-	if res.settings != nil {
-		tree = standingOf(res.now, tree, res.settings)
-	}
-	res.within(tree)
-}
-
-// conclude is the answer once all levels are settled. The lease that follows an
-// unclaimed settlement gives back what that one spent, and no more: the lease
-// before it, whose token is as good as ever, gives back the rest.
-func (st *settlement) conclude(results []result) ([]byte, *api.Error) {
-	next := *st.lease
-	next.Sequence++
-	next.Levels = slices.Clone(st.lease.Levels)
-	for i := range results {
-		if err := results[i].err; err != nil {
-			return nil, asError(err)
-		}
-		level := next.Levels[i]
-		if st.unclaimed {
-			level = level.settled(level.all())
-		}
-		next.Levels[i] = level.settled(st.levels[i])
-	}
-	reply, err := st.reply(&next, results)
-	if err != nil {
-		return nil, asError(err)
-	}
-	return reply, nil
-}
-
-// settledStatuses lists the limits of all levels after a settlement.
-func settledStatuses(st *settlement, results []result) []api.LimitStatus {
-	statuses := []api.LimitStatus{}
-	for _, i := range st.told() {
-		if r := &results[i]; r.item != nil {
-			statuses = append(statuses, r.statuses(st.settledAt(i))...)
-		}
-	}
-	return statuses
-}
-
-// settledAt is what is settled at all shards of a level's bucket.
-func (st *settlement) settledAt(level int) api.Amounts {
-	var sum api.Amounts
-	for from, to := range st.lease.buckets() {
-		if level < from || level >= to {
+		if !errors.Is(err, errOvertaken) {
 			continue
 		}
-		for _, part := range st.levels[from:to] {
-			for _, a := range part {
-				before, _ := sum.Get(a.Name)
-				sum = append(slices.DeleteFunc(sum, func(b api.Amount) bool { return b.Name == a.Name }), api.Amount{Name: a.Name, Tokens: before + a.Tokens})
-			}
+		stored, err := s.records.read(ctx, st.recordKey())
+		if err == nil {
+			return stored.revision, stored.nonce == version.nonce
 		}
 	}
-	return sum
+}
+
+// giveBack gives final credits to their shards: their results follow, in any order, by
+// index of the levels in of.
+func (st *settlement) giveBack(credits tokenTable) (of []int, done <-chan refunded) {
+	var refunds []errand
+	for i := range st.lease.Levels {
+		amounts := credits.amounts(st.lease, i)
+		if len(amounts) == 0 {
+			continue
+		}
+		for n := range amounts {
+			amounts[n].Tokens = -amounts[n].Tokens
+		}
+		op := operation{amounts: amounts}
+		if len(refunds) == 0 {
+			op.settled = 1 // counted once, whatever its levels
+		}
+		refunds, of = append(refunds, errand{st.shardOf(i), op}), append(of, i)
+	}
+	return of, giveBackTogether(refunds, st.request)
 }

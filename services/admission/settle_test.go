@@ -1,7 +1,7 @@
 package admission
 
 import (
-	"context"
+	"encoding/json"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
@@ -67,15 +66,15 @@ func TestSettlementsHappenOnce(t *testing.T) {
 	first := ask[api.AdjustReply](t, nc, api.VerbAdjust, adjustBody(lease, `{"tpm":-100}`))
 	for range 5 {
 		again := ask[api.AdjustReply](t, nc, api.VerbAdjust, adjustBody(lease, `{"tpm":-100}`))
-		require.Equal(t, first, again)
+		require.Equal(t, first, again, "nothing else has happened")
 	}
 	require.Equal(t, api.CodeLeaseConflict, refused(t, nc, api.VerbAdjust, adjustBody(lease, `{"tpm":-99}`), patience).Code)
-	require.Equal(t, api.CodeLeaseConflict, refused(t, nc, api.VerbRelease, releaseBody(lease), patience).Code)
 	require.EqualValues(t, 400, w.consumed(t, "tpm"))
-	for range 3 {
-		require.True(t, ask[api.ReleaseReply](t, nc, api.VerbRelease, releaseBody(first.Lease)).Released)
+	for _, token := range []string{lease, first.Lease, lease} { // any token of the lease releases all of it, once
+		require.True(t, ask[api.ReleaseReply](t, nc, api.VerbRelease, releaseBody(token)).Released)
 	}
 	require.EqualValues(t, 0, w.consumed(t, "tpm"))
+	require.Equal(t, api.CodeLeaseConflict, refused(t, nc, api.VerbAdjust, adjustBody(first.Lease, `{"tpm":1}`), patience).Code)
 }
 
 func TestSettlementsThroughEveryFault(t *testing.T) {
@@ -84,13 +83,14 @@ func TestSettlementsThroughEveryFault(t *testing.T) {
 		credit, debit  bool  // whether it is answered as done
 		given, charged int64 // what the item shows
 	}{
-		"applied":                          {fault.Fault{}, true, true, 100, 100},
-		"throttled":                        {fault.Throttling(), true, true, 100, 100},
-		"no connection":                    {fault.Fault{Kind: fault.Unreachable}, false, false, 0, 0},
-		"failed before":                    {fault.InternalError(), false, true, 0, 100},
+		"applied":       {fault.Fault{}, true, true, 100, 100},
+		"throttled":     {fault.Throttling(), true, true, 100, 100},
+		"no connection": {fault.Fault{Kind: fault.Unreachable}, true, false, 100, 0},
+		// The record has the credit, so that it is done: a write of unknown outcome is not repeated.
+		"failed before":                    {fault.InternalError(), true, true, 0, 100},
 		"failed after":                     {fault.InternalErrorAfter(), true, true, 100, 100},
 		"reply lost":                       {fault.Fault{Kind: fault.ReplyLost}, true, true, 100, 100},
-		"arrives after the caller gave up": {fault.Fault{Kind: fault.Late, Delay: 1}, false, true, 100, 200},
+		"arrives after the caller gave up": {fault.Fault{Kind: fault.Late, Delay: 1}, true, true, 100, 200},
 	} {
 		for kind, sign := range map[string]int{"credit": -1, "debit": 1} {
 			t.Run(name+"/"+kind, func(t *testing.T) {
@@ -114,25 +114,30 @@ func TestSettlementsThroughEveryFault(t *testing.T) {
 	}
 }
 
-// What certainly was not written may be tried again; what may have been is not
-// given back a second time.
-func TestRepeatsOfFailedCredits(t *testing.T) {
+// A credit is final once its record is stored: its repeats are answered as done, and
+// no write gives it a second time.
+func TestRepeatsOfCreditsWhoseWriteFailed(t *testing.T) {
 	w := tpmWorld(t)
 	n := w.node(t, Tuning{StoreTimeout: maxStoreCall})
 	nc := w.nats.Connect(t)
 	lease := acquire(t, nc, tokens500).Lease
-	credit := adjustBody(lease, `{"tpm":-100}`)
-
-	once(n, "UpdateItem", fault.Fault{Kind: fault.Unreachable})
-	require.Equal(t, api.CodeUnavailable, refused(t, nc, api.VerbAdjust, credit, patience).Code)
-	second := ask[api.AdjustReply](t, nc, api.VerbAdjust, credit).Lease
-	require.EqualValues(t, 400, w.consumed(t, "tpm"))
-
-	once(n, "UpdateItem", fault.InternalError())
-	credit = adjustBody(second, `{"tpm":-100}`)
-	require.Equal(t, api.CodeUnavailable, refused(t, nc, api.VerbAdjust, credit, patience).Code)
-	require.Equal(t, api.CodeLeaseConflict, refused(t, nc, api.VerbAdjust, credit, patience).Code)
-	require.EqualValues(t, 400, w.consumed(t, "tpm"))
+	for _, c := range []struct {
+		fault fault.Fault
+		left  int64 // consumed after the credit and its repeats
+	}{
+		{fault.Fault{Kind: fault.Unreachable}, 400},
+		{fault.InternalError(), 400}, // of unknown outcome: its tokens stay spent
+		{fault.Fault{}, 300},
+	} {
+		once(n, "UpdateItem", c.fault)
+		credit := adjustBody(lease, `{"tpm":-100}`)
+		var next string
+		for range 3 {
+			next = ask[api.AdjustReply](t, nc, api.VerbAdjust, credit).Lease
+		}
+		require.EqualValues(t, c.left, w.consumed(t, "tpm"))
+		lease = next
+	}
 }
 
 func TestExpiredLeasesGiveNothingBack(t *testing.T) {
@@ -176,21 +181,31 @@ func TestSettlingABucketThatIsGone(t *testing.T) {
 	}
 }
 
-// Debts saturate instead of wrapping.
-func TestDebtsSaturate(t *testing.T) {
+// A debit that would take a limit deeper into debt than it can be is refused as a
+// whole; later operations on the lease go on.
+func TestDebitsBeyondTheDeepestDebtAreRefused(t *testing.T) {
 	w := tpmWorld(t)
 	w.node(t, Tuning{})
 	nc := w.nats.Connect(t)
 	lease := acquire(t, nc, tokens500).Lease
-	for range 4 {
-		reply := ask[api.AdjustReply](t, nc, api.VerbAdjust, adjustBody(lease, fmt.Sprintf(`{"tpm":%d}`, int64(api.MaxAmount))))
-		lease = reply.Lease
-		require.GreaterOrEqual(t, reply.Limits[1].Available, -int64(1<<50)/1000-1)
+	most := fmt.Sprintf(`{"rpm":1,"tpm":%d}`, int64(api.MaxAmount))
+	lease = ask[api.AdjustReply](t, nc, api.VerbAdjust, adjustBody(lease, most)).Lease
+	for range 3 {
+		e := refused(t, nc, api.VerbAdjust, adjustBody(lease, most), patience)
+		require.Equal(t, api.CodeExceedsDebt, e.Code)
+		require.Equal(t, 409, e.Status())
+		require.EqualValues(t, 500+api.MaxAmount, w.consumed(t, "tpm"))
+		require.EqualValues(t, 2, w.consumed(t, "rpm"))
 	}
+	lease = ask[api.AdjustReply](t, nc, api.VerbAdjust, adjustBody(lease, `{"rpm":2}`)).Lease
+	require.True(t, ask[api.ReleaseReply](t, nc, api.VerbRelease, releaseBody(lease)).Released)
+	require.Zero(t, w.consumed(t, "tpm"))
+	require.Zero(t, w.consumed(t, "rpm"))
 }
 
 func (w *world) remove(t *testing.T, entity, resource string) {
 	t.Helper()
+	w.forgets = true
 	key := w.item(t, entity, resource).Key
 	_, err := w.client.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{TableName: &w.table, Key: table.KeyItem(key.Key())})
 	require.NoError(t, err)
@@ -316,42 +331,9 @@ func TestDebitsOfABucketWithoutLimits(t *testing.T) {
 	require.EqualValues(t, 507, w.consumed(t, "tpm"))
 }
 
-// A debit is written also while no claim can be made; then the old token and the
-// new one together give back what was spent, and no more.
-func TestTokensOfAnUnclaimedDebit(t *testing.T) {
-	w := tpmWorld(t)
-	n := w.node(t, Tuning{})
-	nc := w.nats.Connect(t)
-	lease := acquire(t, nc, `{"entity":"api-key-123","resource":"gpt-4","consume":{"tpm":100}}`).Lease
-	acquire(t, nc, tokens500)
-	js, err := jetstream.New(nc)
-	require.NoError(t, err)
-	gone, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "GONE"})
-	require.NoError(t, err)
-	require.NoError(t, js.DeleteKeyValue(t.Context(), "GONE"))
-	reachable := n.claims
-	n.claims = &claims{kv: gone, pending: reachable.pending, now: reachable.now}
-	more := ask[api.AdjustReply](t, nc, api.VerbAdjust, adjustBody(lease, `{"tpm":50}`)).Lease
-	require.EqualValues(t, 650, w.consumed(t, "tpm"))
-	n.claims = reachable
-	for _, token := range []string{more, lease} {
-		require.True(t, ask[api.ReleaseReply](t, nc, api.VerbRelease, releaseBody(token)).Released)
-	}
-	require.EqualValues(t, 500, w.consumed(t, "tpm"))
-}
-
-// How a settlement ended is recorded also when its caller's time is up by then.
-func TestClaimsAreClosedAfterTheCallersTime(t *testing.T) {
-	w := newWorld(t)
-	n := w.node(t, Tuning{})
-	over, cancel := context.WithCancel(t.Context())
-	cancel()
-	done := n.claims.take(t.Context(), "a.b.0", "hash")
-	n.closeClaim(over, done, nil, []byte(`{"released":true}`))
-	untried := n.claims.take(t.Context(), "a.b.1", "hash")
-	n.closeClaim(over, untried, []result{{err: errLate}}, nil)
-	require.Equal(t, claimDone, n.claims.take(t.Context(), done.key, "hash").state)
-	require.Eventually(t, func() bool {
-		return n.claims.take(t.Context(), untried.key, "hash").state == claimTaken
-	}, patience, time.Millisecond)
+// leaseOf returns the token of a reply; empty where it has none.
+func leaseOf(body []byte) string {
+	var reply struct{ Lease string }
+	_ = json.Unmarshal(body, &reply)
+	return reply.Lease
 }

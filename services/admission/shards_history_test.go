@@ -43,6 +43,7 @@ func TestDividedBucketsKeepThePromises(t *testing.T) {
 func playDivided(t *testing.T, seed uint64, chances []fault.Chance) {
 	t.Helper()
 	w := newWorld(t)
+	w.forgets = true // the counters of merged shards
 	w.setLimits(t, api.LimitsTarget{Resource: "gpt-4"}, perDay("rpm", highCapacity), perDay("tpm", highCapacity*tpmPerRPM))
 	for n := range uint64(2) {
 		w.nodeWith(t, Tuning{StoreTimeout: 200 * time.Millisecond, Remember: 3 + int(n)*100}, fault.Options{

@@ -43,6 +43,7 @@ func (w *world) divide(t *testing.T, entity string, count int) {
 
 func (w *world) merge(t *testing.T, entity string, count int) {
 	t.Helper()
+	w.forgets = true
 	tree, err := w.divider().Shrink(t.Context(), w.bucketKey(entity), count)
 	require.NoError(t, err)
 	require.Len(t, tree, count)

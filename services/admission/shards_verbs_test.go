@@ -185,6 +185,7 @@ func TestShardsAreNoMatterOfTheAuditLog(t *testing.T) {
 // A reset forgives what was spent from all shards, and the audit log tells of it.
 func TestAResetMakesADividedBucketFullAndWhole(t *testing.T) {
 	w, _ := dividedAndSpent(t)
+	w.forgets = true // a reset counts anew
 	nc := w.nats.Connect(t)
 	const bucket = `{"entity":"e","resource":"gpt-4"}`
 	stored := ask[api.BucketReply](t, nc, api.VerbBucketGet, bucket)
@@ -222,6 +223,7 @@ func TestAResetMakesADividedBucketFullAndWhole(t *testing.T) {
 // What is settled after a reset goes to the bucket as it is then.
 func TestLeasesOfAResetBucketAreSettled(t *testing.T) {
 	w := shardedWorld(t, 100, 4)
+	w.forgets = true // a reset counts anew
 	w.node(t, Tuning{})
 	nc := w.nats.Connect(t)
 	given, more := acquire(t, nc, rpmOf("e", 2)), acquire(t, nc, rpmOf("e", 2))

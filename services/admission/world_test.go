@@ -58,6 +58,8 @@ type world struct {
 	traces trace.TracerProvider // of nodes; nil: none
 	now    func() time.Time
 	clock  func() storeclock.Source // of a node that starts now
+	// forgets says that buckets are removed or merged, whose counters are lost then.
+	forgets bool
 }
 
 func newWorld(t *testing.T) *world {
@@ -84,6 +86,7 @@ func newWorldAt(t *testing.T, w *world) *world {
 	w.limits = limits.NewStore(w.client, w.table, audit.NewLog(w.client, w.table, func() (time.Time, error) { return w.now(), nil }))
 
 	w.nats = natstest.Start(t)
+	t.Cleanup(func() { w.checkHeld(t) })
 	return w
 }
 
@@ -206,6 +209,7 @@ func send(t *testing.T, nc *nats.Conn, verb api.Verb, body string, timeout time.
 	m.Header.Set(api.HeaderTimeout, strconv.FormatInt(timeout.Milliseconds(), 10))
 	reply, err := nc.RequestMsg(m, timeout+patience)
 	require.NoError(t, err)
+	noteLease(reply.Data)
 	return reply
 }
 

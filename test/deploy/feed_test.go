@@ -135,10 +135,10 @@ func TestServicesDoTheirOwnWork(t *testing.T) {
 	// Whoever follows the feed may pull any service's lanes.
 	follow := []string{"$JS.API.CONSUMER.MSG.NEXT." + events.StreamName + ".aggregator-00", "$JS.API.CONSUMER.RESET." + events.StreamName + ".archiver-00"}
 	followers := []string{aggregatorUser, sharderUser, archiverUser}
-	claims := []string{"$KV.TIDEGATE_CLAIMS.x", "$JS.API.STREAM.UPDATE.KV_TIDEGATE_CLAIMS", "$JS.API.DIRECT.GET.KV_TIDEGATE_CLAIMS.x"}
+	records := []string{"$KV.TIDEGATE_LEASES.x", "$JS.API.STREAM.UPDATE.KV_TIDEGATE_LEASES", "$JS.API.STREAM.MSG.GET.KV_TIDEGATE_LEASES"}
 	config := []string{api.ConfigSubject("acme")}
 	own := map[string][]string{
-		admissionUser: append(claims, append(config, events.LoadSubject)...), relayUser: feed,
+		admissionUser: append(records, append(config, events.LoadSubject)...), relayUser: feed,
 		aggregatorUser: {events.DeadLetters(aggregatorUser), "$KV.TIDEGATE_MEMBERS_aggregator.x"},
 		sharderUser:    {"$KV.TIDEGATE_MEMBERS_sharder.x"},
 		archiverUser:   {events.DeadLetters(archiverUser), "$KV.TIDEGATE_MEMBERS_archiver.x"},
@@ -148,7 +148,7 @@ func TestServicesDoTheirOwnWork(t *testing.T) {
 			"$JS.API.STREAM.DELETE." + events.StreamName, "$JS.API.STREAM.DELETE.TIDEGATE_DLQ", "$JS.API.STREAM.LIST", "$JS.API.STREAM.NAMES",
 			"$JS.API.STREAM.CREATE.ELSEWHERE", "$JS.API.CONSUMER.DELETE." + events.StreamName + ".aggregator-00",
 			"$JS.API.STREAM.MSG.DELETE." + events.StreamName, "$JS.API.STREAM.SNAPSHOT." + events.StreamName,
-			"$JS.API.STREAM.DELETE.KV_TIDEGATE_CLAIMS", "$KV.ELSEWHERE.x", "$SYS.REQ.SERVER.PING", "_INBOX.x", "elsewhere",
+			"$JS.API.STREAM.DELETE.KV_TIDEGATE_LEASES", "$KV.ELSEWHERE.x", "$SYS.REQ.SERVER.PING", "_INBOX.x", "elsewhere",
 			api.Subject("acme", api.VerbAcquire), api.Subject("acme", api.VerbLimitsSet), api.Subject(api.OperatorNamespace, api.VerbKeyRotate),
 		},
 	}

@@ -57,11 +57,11 @@ func innerSubjects() []string {
 		"tidegate.changes.v1.bucket.0", "tidegate.checkpoint.v1.shard", "tidegate.dlq.v1.aggregator", "tidegate.dlq.v1.archiver", events.LoadSubject,
 		api.ConfigSubject("acme"), api.ConfigSubject("beta"), api.ConfigSubject(api.OperatorNamespace),
 		events.ReplaySubject(aggregatorUser, 0),
-		"$JS.API.INFO", "$JS.API.STREAM.LIST", "$JS.API.STREAM.INFO.KV_TIDEGATE_CLAIMS", "$JS.ACK.x", "$JS.FC.x",
+		"$JS.API.INFO", "$JS.API.STREAM.LIST", "$JS.API.STREAM.INFO.KV_TIDEGATE_LEASES", "$JS.ACK.x", "$JS.FC.x",
 		"$JS.API.DIRECT.GET." + events.StreamName, "$JS.API.STREAM.MSG.GET." + events.StreamName, "$JS.API.STREAM.PURGE." + events.StreamName,
 		"$JS.API.CONSUMER.CREATE." + events.StreamName + ".spy", "$JS.API.CONSUMER.MSG.NEXT." + events.StreamName + ".aggregator-00",
-		"$JS.API.STREAM.MSG.DELETE.TIDEGATE_DLQ", "$JS.API.DIRECT.GET.KV_TIDEGATE_CLAIMS.x",
-		"$KV.TIDEGATE_CLAIMS.x", "$KV.TIDEGATE_MEMBERS_aggregator.x", "$SYS.REQ.SERVER.PING", "$SYS.ACCOUNT.TIDEGATE.CONNECT",
+		"$JS.API.STREAM.MSG.DELETE.TIDEGATE_DLQ", "$JS.API.DIRECT.GET.KV_TIDEGATE_LEASES.x",
+		"$KV.TIDEGATE_LEASES.x", "$KV.TIDEGATE_MEMBERS_aggregator.x", "$SYS.REQ.SERVER.PING", "$SYS.ACCOUNT.TIDEGATE.CONNECT",
 		"_INBOX.x", api.InboxPrefix("beta") + ".x", "_R_.x", "elsewhere",
 	}
 }
@@ -171,7 +171,7 @@ func TestTheAccountAloneKeepsTenantsApart(t *testing.T) {
 	pending, _, err := heard.Pending()
 	require.NoError(t, err)
 	require.Zero(t, pending)
-	answer, err := spy.Request("$JS.API.STREAM.INFO.KV_TIDEGATE_CLAIMS", nil, patience)
+	answer, err := spy.Request("$JS.API.STREAM.INFO.KV_TIDEGATE_LEASES", nil, patience)
 	require.NoError(t, err)
 	require.Contains(t, string(answer.Data), "JetStream not enabled for account")
 }

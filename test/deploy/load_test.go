@@ -111,7 +111,7 @@ func (l *load) without(ctx context.Context, err error) {
 	var refused *tidegate.Error
 	known := errors.As(err, &down) || errors.As(err, &refused) && slices.Contains([]api.Code{
 		api.CodeUnavailable, api.CodeDeadlineExceeded,
-		api.CodeLeaseConflict, // the node that settled was killed meanwhile
+		api.CodeLeaseConflict, // the node that settled was killed
 	}, refused.Code)
 	if !known {
 		l.wrong.CompareAndSwap(nil, &err)

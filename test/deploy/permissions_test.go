@@ -33,7 +33,7 @@ func TestWhatIsAllowedWorks(t *testing.T) {
 	require.NoError(t, err)
 	token := lease.Token()
 	require.NoError(t, lease.Adjust(ctx, tidegate.Deltas{"rpm": 1}))
-	// A settlement that is repeated meets its claim.
+	// A settlement that is repeated finds its record.
 	require.NoError(t, acme.Lease(token).Adjust(ctx, tidegate.Deltas{"rpm": 1}))
 	require.NoError(t, lease.Release(ctx))
 	_, err = acme.Acquire(ctx, "key", resource, tidegate.Consume{"rpm": 3})

@@ -79,8 +79,8 @@ func attempts(leaked string) []attempt {
 			_, err := js.Stream(ctx, "TIDEGATE_DLQ")
 			return err
 		}},
-		{"reads the claims", func(ctx context.Context, _ *tidegate.Client, js jetstream.JetStream) error {
-			_, err := js.KeyValue(ctx, "TIDEGATE_CLAIMS")
+		{"reads the lease records", func(ctx context.Context, _ *tidegate.Client, js jetstream.JetStream) error {
+			_, err := js.KeyValue(ctx, "TIDEGATE_LEASES")
 			return err
 		}},
 		{"asks who runs", func(ctx context.Context, _ *tidegate.Client, js jetstream.JetStream) error {

@@ -55,7 +55,7 @@ func excuses() []excuse {
 		{"tidegate table create --region eu-central-1", cloud},
 		{"tidegate admission --nats nats://nats.example.com:4222 --creds admission.creds --region eu-central-1", cloud},
 		{"tidegate table create --region eu-central-1 --table tidegate", cloud},
-		{`tidegate admission --region eu-central-1 --table tidegate --nats nats://nats.example.com:4222 --creds admission.creds --claim-replicas 3 --trust-request-info --archive "s3://tidegate-audit?region=eu-central-1"`, cloud},
+		{`tidegate admission --region eu-central-1 --table tidegate --nats nats://nats.example.com:4222 --creds admission.creds --lease-replicas 3 --trust-request-info --archive "s3://tidegate-audit?region=eu-central-1"`, cloud},
 		{"tidegate relay --region eu-central-1 --table tidegate --nats nats://nats.example.com:4222 --creds relay.creds --feed-replicas 3", cloud},
 		{`tidegate archiver --nats nats://nats.example.com:4222 --creds archiver.creds --archive "s3://tidegate-audit?region=eu-central-1"`, cloud},
 		{`tidegate archiver --archive "s3://tidegate-audit?region=eu-central-1" --nats nats://nats.example.com:4222 --creds archiver.creds --feed-replicas 3`, cloud},

@@ -1,0 +1,100 @@
+package admission
+
+import (
+	"context"
+	"encoding/base64"
+	"sync"
+	"testing"
+
+	"github.com/fxamacker/cbor/v2"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tidegate/tidegate/internal/table"
+	"github.com/tidegate/tidegate/pkg/bucket"
+	"github.com/tidegate/tidegate/pkg/keys"
+)
+
+// seen holds the leases that tests of the package were given, by namespace and id:
+// their records do not say which buckets they are of.
+var seen sync.Map
+
+// noteLease remembers the lease of a reply, if it has one that is new.
+func noteLease(reply []byte) {
+	raw, err := base64.RawURLEncoding.DecodeString(leaseOf(reply))
+	if err != nil || len(raw) < 1+table.SigningKeyIDBytes+signatureBytes {
+		return
+	}
+	l := new(lease)
+	if cbor.Unmarshal(raw[1+table.SigningKeyIDBytes:len(raw)-signatureBytes], l) == nil && l.Number == 1 {
+		seen.LoadOrStore(l.Namespace+"."+l.ID, l)
+	}
+}
+
+// checkHeld requires that the leases of a world hold no more than its buckets have
+// consumed, net: what was not drawn cannot be given back. Worlds whose buckets are
+// removed, reset or merged say so by forgets: there, counters are lost.
+func (w *world) checkHeld(t *testing.T) {
+	t.Helper()
+	if w.forgets || t.Failed() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	nc, err := nats.Connect(w.nats.ClientURL())
+	if err != nil {
+		return // the test has stopped the server
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	require.NoError(t, err)
+	stream, err := js.Stream(ctx, recordsStream)
+	if err != nil {
+		return // no node has run
+	}
+	held := map[keys.Bucket]map[string]int64{}
+	seen.Range(func(key, value any) bool {
+		l := value.(*lease) //nolint:forcetypeassert // nothing else is stored
+		if l.Namespace != w.ns {
+			return true
+		}
+		tokens := unsettled(l, settling{number: 1}).Held
+		if m, err := stream.GetLastMsgForSubject(ctx, recordSubject+key.(string)); err == nil { //nolint:forcetypeassert // as above
+			var r record
+			require.NoError(t, cbor.Unmarshal(m.Data, &r))
+			tokens = r.Held
+		}
+		for i, level := range l.Levels {
+			b := keys.Bucket{Namespace: l.Namespace, Entity: level.Entity, Resource: level.Resource}
+			if held[b] == nil {
+				held[b] = map[string]int64{}
+			}
+			for n, h := range level.Held {
+				held[b][h.Limit] += tokens[i][n]
+			}
+		}
+		return true
+	})
+	for key, limits := range held {
+		consumed, items := map[string]int64{}, 0
+		for key.Shard = range 32 {
+			out, err := w.client.GetItem(ctx, table.ReadInput(w.table, key.Key()))
+			require.NoError(t, err)
+			if len(out.Item) == 0 {
+				continue
+			}
+			items++
+			b, err := table.DecodeBucket(out.Item)
+			require.NoError(t, err)
+			for _, l := range b.Limits {
+				consumed[l.Name] += l.Consumed
+			}
+		}
+		for limit, tokens := range limits {
+			if spent, ok := consumed[limit]; ok && items > 0 {
+				require.LessOrEqual(t, tokens, bucket.Floor(spent), "leases of %s hold more of %s than was drawn", key.Entity, limit)
+			}
+		}
+	}
+}
