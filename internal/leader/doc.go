@@ -10,7 +10,7 @@
 //
 // # An example
 //
-//	last, err := leader.Publish(ctx, nc, messages)   // ErrFenced: another writer was faster
+//	batch, err := leader.Publish(ctx, nc, messages)  // ErrFenced: another writer was faster
 //	m, err := leader.Last(ctx, nc, "ORDERS", "orders.42") // ErrNone: there is none
 //	term, err := leader.TermOf(ctx, nc, "ORDERS")
 package leader

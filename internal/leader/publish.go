@@ -39,28 +39,39 @@ const (
 	textFull        = "maximum bytes exceeded"
 )
 
-// Publish stores messages as one batch and returns the sequence number of the
-// last. The others have the numbers before it. It sets the headers of batches,
-// also those of an earlier attempt.
-func Publish(ctx context.Context, nc *nats.Conn, messages []*nats.Msg) (last uint64, err error) {
-	batch, commit := nuid.Next(), len(messages)-1
+// Batch is one that was stored.
+type Batch struct {
+	ID   string // random; Message.Batch of each of its messages
+	Last uint64 // sequence number of the last message; the others have those before it
+}
+
+// Batch is the ID of the batch that the message came in, empty for none.
+func (m *Message) Batch() string { return m.Header.Get(headerBatchID) }
+
+// Publish stores messages as one batch. It sets the headers of batches, also those
+// of an earlier attempt.
+func Publish(ctx context.Context, nc *nats.Conn, messages []*nats.Msg) (Batch, error) {
+	batch, commit := Batch{ID: nuid.Next()}, len(messages)-1
 	for i, m := range messages {
-		m.Header.Set(headerBatchID, batch)
+		m.Header.Set(headerBatchID, batch.ID)
 		m.Header.Set(headerBatchSequence, strconv.Itoa(i+1))
 		m.Header.Del(headerBatchCommit)
 		if i == commit {
 			break
 		}
 		if err := nc.PublishMsg(m); err != nil {
-			return 0, fmt.Errorf("publish a batch: %w", err)
+			return Batch{}, fmt.Errorf("publish a batch: %w", err)
 		}
 	}
 	messages[commit].Header.Set(headerBatchCommit, "1")
 	reply, err := nc.RequestMsgWithContext(ctx, messages[commit])
 	if err != nil {
-		return 0, fmt.Errorf("publish a batch: %w", err)
+		return Batch{}, fmt.Errorf("publish a batch: %w", err)
 	}
-	return acknowledged(reply.Data, len(messages))
+	if batch.Last, err = acknowledged(reply.Data, len(messages)); err != nil {
+		return Batch{}, err
+	}
+	return batch, nil
 }
 
 // acknowledged reads the server's answer to a batch.

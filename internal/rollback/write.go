@@ -200,7 +200,7 @@ func (g *Guard) looksAgain(ctx context.Context) {
 
 // publish stores messages and the next beat behind them: all or none. The error is
 // leader.ErrFenced where a message, or the beat, expected another revision.
-func (g *Guard) publish(ctx context.Context, messages []*nats.Msg, operation string) (last uint64, err error) {
+func (g *Guard) publish(ctx context.Context, messages []*nats.Msg, operation string) (last uint64, _ error) {
 	nonce := nuid.Next()
 	m := nats.NewMsg(g.beat.subject)
 	m.Data = []byte(nonce)
@@ -210,17 +210,17 @@ func (g *Guard) publish(ctx context.Context, messages []*nats.Msg, operation str
 	}
 	call, cancel := g.request(ctx)
 	defer cancel()
-	last, err = leader.Publish(call, g.cfg.NATS, append(messages, m))
+	batch, err := leader.Publish(call, g.cfg.NATS, append(messages, m))
 	var refused *jetstream.APIError
 	switch {
 	case err == nil:
-		g.acknowledged(nonce, last)
+		g.acknowledged(nonce, batch.Last)
 	case errors.As(err, &refused) || errors.Is(err, leader.ErrFull):
 		err = fmt.Errorf("%w: %w", ErrNotWritten, err)
 	case !errors.Is(err, leader.ErrFenced):
 		g.pending[nonce] = true
 	}
-	return last, err
+	return batch.Last, err
 }
 
 // acknowledged notes the node's last beat. Earlier ones without an answer can be
