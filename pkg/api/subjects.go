@@ -75,6 +75,10 @@ const (
 	// SubjectAll matches every request of every namespace.
 	SubjectAll = subjectPrefix + ">"
 
+	// EpochSubject is where admission nodes tell each other twice a second, over core
+	// NATS, which term of the settlements' stream they have looked at, and the epoch.
+	EpochSubject = "tidegate.epoch.v1"
+
 	// ConfigSubjectAll matches every broadcast of a changed config.
 	ConfigSubjectAll = configPrefix + ">"
 

@@ -92,7 +92,7 @@ func TestEveryKindHasASample(t *testing.T) {
 		require.True(t, ok)
 		require.Equal(t, kind, got)
 	}
-	for _, key := range []keys.Item{keys.LeaseKey{ID: "k"}, keys.AuditSeq{Namespace: ns}, keys.Version{Namespace: ns}, keys.NamespaceID{ID: ns}} {
+	for _, key := range []keys.Item{keys.LeaseKey{ID: "k"}, keys.Epoch{}, keys.AuditSeq{Namespace: ns}, keys.Version{Namespace: ns}, keys.NamespaceID{ID: ns}} {
 		_, ok := events.KindOf(key)
 		require.False(t, ok, "%T is no business of the feed", key)
 	}

@@ -220,6 +220,19 @@ func (AuditKey) Indexes() Indexes { return Indexes{} }
 // Valid implements Item.
 func (a AuditKey) Valid() bool { return validPart(a.ID) }
 
+// Epoch counts how often NATS was found to have forgotten settlements. The item is
+// in the registry, in no index, and no event carries it.
+type Epoch struct{}
+
+// Key implements Item.
+func (Epoch) Key() Key { return Key{systemPK(Registry), "#EPOCH"} }
+
+// Indexes implements Item.
+func (Epoch) Indexes() Indexes { return Indexes{} }
+
+// Valid implements Item.
+func (Epoch) Valid() bool { return true }
+
 // NamespaceName is the registry's item that gives the id of a named namespace.
 type NamespaceName struct{ Name string }
 

@@ -43,6 +43,7 @@ func examples() []keys.Item {
 		keys.AuditSeq{Namespace: keys.Registry},
 		keys.LeaseKey{ID: "k1"},
 		keys.AuditKey{ID: "k1"},
+		keys.Epoch{},
 		keys.NamespaceName{Name: "default"},
 		keys.NamespaceID{ID: ns},
 	}
@@ -191,7 +192,7 @@ func drawItem(t *rapid.T, label string) keys.Item {
 	}
 	namespace := rapid.SampledFrom([]string{ns, "AAAAAAAAAAA", "__________8"}).Draw(t, label+"namespace")
 	wide := rapid.SampledFrom([]string{namespace, keys.Registry}).Draw(t, label+"wide")
-	switch rapid.IntRange(0, 12).Draw(t, label+"kind") {
+	switch rapid.IntRange(0, 13).Draw(t, label+"kind") {
 	case 0:
 		return keys.Entity{Namespace: namespace, ID: part("id")}
 	case 1:
@@ -217,6 +218,8 @@ func drawItem(t *rapid.T, label string) keys.Item {
 		return keys.LeaseKey{ID: part("id")}
 	case 10:
 		return keys.AuditKey{ID: part("id")}
+	case 12:
+		return keys.Epoch{}
 	case 11:
 		return keys.NamespaceName{Name: part("name")}
 	default:

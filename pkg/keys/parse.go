@@ -92,6 +92,8 @@ func parseSystem(namespace, sk string) Item {
 		return Version{namespace}
 	case len(part) == 2 && part[1] == "AUDIT_SEQ":
 		return AuditSeq{namespace}
+	case len(part) == 2 && part[1] == "EPOCH":
+		return Epoch{}
 	case len(part) == 3 && part[1] == "LEASE_KEY":
 		return LeaseKey{part[2]}
 	case len(part) == 3 && part[1] == "AUDIT_KEY":

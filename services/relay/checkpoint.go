@@ -7,8 +7,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nats.go"
 
+	"github.com/tidegate/tidegate/internal/leader"
 	"github.com/tidegate/tidegate/pkg/events"
 )
 
@@ -28,10 +29,11 @@ type marker struct {
 	at     time.Time // when it was published
 }
 
-// loadMarker reads the marker of a stream shard. It may be out of date, for which
-// there is the fence.
-func loadMarker(ctx context.Context, feed jetstream.Stream, at source) (marker, error) {
-	m, err := lastMarker(ctx, feed, at.shard)
+// loadMarker reads the marker of a stream shard at the feed's leader: a replica
+// could have one that the feed has forgotten. It may be out of date, for which there
+// is the fence.
+func loadMarker(ctx context.Context, nc *nats.Conn, at source) (marker, error) {
+	m, err := lastMarker(ctx, nc, at.shard)
 	if err != nil {
 		return marker{}, err
 	}
@@ -43,10 +45,10 @@ func loadMarker(ctx context.Context, feed jetstream.Stream, at source) (marker, 
 
 // lastMarker is what the feed has of a stream shard of that name, the zero marker
 // where it has nothing.
-func lastMarker(ctx context.Context, feed jetstream.Stream, shard string) (marker, error) {
-	raw, err := feed.GetLastMsgForSubject(ctx, events.CheckpointSubject(shard))
+func lastMarker(ctx context.Context, nc *nats.Conn, shard string) (marker, error) {
+	raw, err := leader.Last(ctx, nc, events.StreamName, events.CheckpointSubject(shard))
 	switch {
-	case errors.Is(err, jetstream.ErrMsgNotFound):
+	case errors.Is(err, leader.ErrNone):
 		return marker{}, nil
 	case err != nil:
 		return marker{}, fmt.Errorf("read the checkpoint: %w", err)

@@ -14,6 +14,7 @@ type metrics struct {
 	batches  prometheus.Counter
 	fenced   prometheus.Counter
 	trimmed  prometheus.Counter
+	forgot   prometheus.Counter
 	full     prometheus.Counter
 	dead     prometheus.Counter
 	failures prometheus.Counter
@@ -35,6 +36,7 @@ func newMetrics(reg prometheus.Registerer, now func() time.Time) (*metrics, erro
 		batches:  counter("tidegate_relay_batches_total", "Batches that this relay published, those of a mere checkpoint included."),
 		fenced:   counter("tidegate_relay_fenced_total", "Batches that were refused because another relay had published the records."),
 		trimmed:  counter("tidegate_relay_trimmed_total", "Times that changes were lost because DynamoDB keeps them no longer; alarm on any."),
+		forgot:   counter("tidegate_relay_forgotten_total", "Times that this relay found NATS to have forgotten changes that it had acknowledged; they are published again. Alarm on any."),
 		full:     counter("tidegate_relay_feed_full_total", "Batches that were refused because the feed is full; they are tried again."),
 		dead:     counter("tidegate_relay_dead_letters_total", "Records that no event could be made of."),
 		failures: counter("tidegate_relay_failures_total", "Calls to DynamoDB and NATS that failed and are tried again."),
@@ -43,7 +45,7 @@ func newMetrics(reg prometheus.Registerer, now func() time.Time) (*metrics, erro
 		lags:     &lags{now: now, of: map[string]*lag{}},
 	}
 	for _, c := range []prometheus.Collector{
-		m.records, m.outside, m.batches, m.fenced, m.trimmed, m.full, m.dead, m.failures, m.purged, m.shards, m.lags,
+		m.records, m.outside, m.batches, m.fenced, m.trimmed, m.forgot, m.full, m.dead, m.failures, m.purged, m.shards, m.lags,
 	} {
 		if err := reg.Register(c); err != nil {
 			return nil, err

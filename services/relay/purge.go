@@ -125,7 +125,7 @@ func (h *housekeeper) forgetMarkers(ctx context.Context, listed []stream) error 
 func (h *housekeeper) forgetMarker(ctx context.Context, shard string) error {
 	call, cancel := h.relay.request(ctx)
 	defer cancel()
-	m, err := lastMarker(call, h.relay.feed, shard)
+	m, err := lastMarker(call, h.relay.cfg.NATS, shard)
 	if err != nil || m.number == 0 || h.relay.cfg.Now().Sub(m.at) < markersKept {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/leader"
 	"github.com/tidegate/tidegate/pkg/events"
 )
 
@@ -24,10 +25,12 @@ const (
 // is the relay's.
 //
 // It trusts nothing that it remembers but the marker: after any failure it reads
-// that and begins again behind it.
+// that and begins again behind it. In a new term of the feed it does not trust that
+// either, nor that its parent was read to its end: it stops.
 type reader struct {
 	relay *Relay
 	at    source
+	term  leader.Term // of the feed, in which the reader was started
 
 	// owned by run
 	loaded   bool   // mark is known
@@ -58,6 +61,8 @@ func (r *reader) run(ctx context.Context) (done bool) {
 		begin := r.relay.cfg.Now()
 		full, err := r.runOnce(ctx)
 		switch {
+		case errors.Is(err, errNewTerm):
+			return false // the watch looks at the feed, and starts what may be read then
 		case err != nil:
 			r.failed(ctx, err)
 		case r.mark.Closed:
@@ -85,7 +90,7 @@ func (r *reader) failed(ctx context.Context, err error) {
 		// Only the relay aborts what it asks for: it is being stopped, and may not have
 		// come to this reader yet. Should it not be, the read is done again.
 		log.DebugContext(ctx, "a read was aborted", "error", err)
-	case errors.Is(err, errFenced):
+	case errors.Is(err, leader.ErrFenced):
 		m.fenced.Inc()
 		log.DebugContext(ctx, "another relay reads the same stream shard", "error", err)
 	case isExpired(err):
@@ -93,9 +98,9 @@ func (r *reader) failed(ctx context.Context, err error) {
 	case isTrimmed(err):
 		r.horizon = true
 		r.relay.lost(ctx, r.at.shard, r.position, err)
-	case errors.Is(err, errFull):
+	case errors.Is(err, leader.ErrFull):
 		m.full.Inc()
-		log.ErrorContext(ctx, "the relay waits", "error", err)
+		log.ErrorContext(ctx, "the relay waits: a service that follows the change feed is behind, or its maximum size is too small", "error", err)
 	default:
 		m.failures.Inc()
 		log.WarnContext(ctx, "a stream shard is tried again", "error", err)
@@ -106,6 +111,9 @@ func (r *reader) failed(ctx context.Context, err error) {
 
 // runOnce reads a page and publishes it; full says that there is more at once.
 func (r *reader) runOnce(ctx context.Context) (full bool, err error) {
+	if err := r.relay.history.check(ctx, r.term); err != nil {
+		return false, err
+	}
 	if err := r.load(ctx); err != nil || r.mark.Closed {
 		return false, err
 	}
@@ -175,7 +183,7 @@ func (r *reader) load(ctx context.Context) error {
 	}
 	call, cancel := r.relay.request(ctx)
 	defer cancel()
-	m, err := loadMarker(call, r.relay.feed, r.at)
+	m, err := loadMarker(call, r.relay.cfg.NATS, r.at)
 	if err != nil {
 		return err
 	}
@@ -245,12 +253,16 @@ func (r *reader) publish(ctx context.Context, messages []*nats.Msg, mark checkpo
 	defer func() { <-r.relay.batches }()
 	call, cancel := r.relay.request(ctx)
 	defer cancel()
-	number, err := publish(call, r.relay.cfg.NATS, messages, mark, r.mark.number)
+	if err := r.relay.history.check(call, r.term); err != nil {
+		return err
+	}
+	batch, err := publish(call, r.relay.cfg.NATS, messages, mark, r.mark.number)
 	if err != nil {
 		r.loaded = false // whatever became of it, the marker tells
 		return err
 	}
-	r.mark = marker{checkpoint: mark, number: number}
+	r.relay.history.acknowledged(batch)
+	r.mark = marker{checkpoint: mark, number: batch.Last}
 	r.marked = r.relay.cfg.Now()
 	r.relay.metrics.batches.Inc()
 	r.relay.metrics.records.Add(float64(len(messages)))

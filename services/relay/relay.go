@@ -86,8 +86,9 @@ type Relay struct {
 	js      jetstream.JetStream
 	dead    *consume.DeadLetters
 	feed    jetstream.Stream // set by Run before anything reads it
-	batches chan struct{}    // holds one for each batch that is being published
-	ended   chan struct{}    // says that a reader has come to a shard's end
+	history *history
+	batches chan struct{} // holds one for each batch that is being published
+	ended   chan struct{} // says that a reader has come to a shard's end
 	ready   chan struct{}
 }
 
@@ -109,11 +110,13 @@ func New(cfg Config) (*Relay, error) {
 		return nil, fmt.Errorf("relay: %w", err)
 	}
 	tuning := cfg.Tuning.withDefaults()
-	return &Relay{
+	r := &Relay{
 		cfg: cfg, tuning: tuning, store: newStore(watched, cfg.Table, tuning.StoreTimeout), metrics: m,
 		js: js, dead: consume.NewDeadLetters(js), batches: make(chan struct{}, parallelBatches),
 		ended: make(chan struct{}, 1), ready: make(chan struct{}),
-	}, nil
+	}
+	r.history = &history{relay: r}
+	return r, nil
 }
 
 // Ready is closed once the relay has seen the table's streams and reads its part

@@ -10,6 +10,7 @@ import (
 	"github.com/sourcegraph/conc"
 
 	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/leader"
 )
 
 // watch keeps readers on the stream shards that are the relay's, whatever shards
@@ -23,6 +24,7 @@ type watch struct {
 	streams []stream
 	running map[source]*running
 	done    map[source]bool // stream shards that were read to their end
+	term    leader.Term     // of the feed, in which done was seen
 	readers conc.WaitGroup
 	house   housekeeper
 }
@@ -31,6 +33,7 @@ type watch struct {
 type running struct {
 	stop  context.CancelFunc
 	ended chan struct{}
+	term  leader.Term
 	done  bool // it came to the shard's end; written before ended is closed
 }
 
@@ -70,13 +73,29 @@ func (w *watch) survey(ctx context.Context) bool {
 	if err == nil {
 		w.streams = streams
 		w.forget()
-		err = w.assign(ctx)
+		if err = w.remember(ctx); err == nil {
+			err = w.assign(ctx)
+		}
 	}
 	if err != nil && ctx.Err() == nil {
 		w.relay.metrics.failures.Inc()
-		w.relay.cfg.Log.ErrorContext(ctx, "the table's streams cannot be seen: readers stay as they are", "table", w.relay.cfg.Table, "error", err)
+		w.relay.cfg.Log.ErrorContext(ctx, "the table's streams or the feed cannot be seen: readers stay as they are", "table", w.relay.cfg.Table, "error", err)
 	}
 	return err == nil
+}
+
+// remember looks whether the feed is as this relay left it. In a new term it forgets
+// what was read to its end: a parent's end may be forgotten, and its records come
+// before those of its children.
+func (w *watch) remember(ctx context.Context) error {
+	term, err := w.relay.history.look(ctx)
+	if err != nil || term == w.term {
+		return err
+	}
+	w.term = term
+	clear(w.done)
+	w.house.last, w.house.purged = 0, 0 // consumers look first
+	return nil
 }
 
 // meet says that the relay lives and asks who else does.
@@ -108,7 +127,7 @@ func (w *watch) assign(ctx context.Context) error {
 	for at, r := range w.running {
 		select {
 		case <-r.ended:
-			if r.done {
+			if r.done && r.term == w.term {
 				w.done[at] = true
 			}
 			delete(w.running, at)
@@ -150,7 +169,7 @@ func (w *watch) isDone(ctx context.Context, at source) (bool, error) {
 	}
 	call, cancel := w.relay.request(ctx)
 	defer cancel()
-	m, err := loadMarker(call, w.relay.feed, at)
+	m, err := loadMarker(call, w.relay.cfg.NATS, at)
 	if err != nil {
 		return false, err
 	}
@@ -169,22 +188,27 @@ func (w *watch) inherit(ctx context.Context, at source) error {
 	}
 	call, cancel := w.relay.request(ctx)
 	defer cancel()
-	m, err := loadMarker(call, w.relay.feed, parent)
+	m, err := loadMarker(call, w.relay.cfg.NATS, parent)
 	if err != nil || m.number == 0 || m.Closed {
 		return err
 	}
 	closed := m.checkpoint
 	closed.Closed = true
-	if _, err := publish(call, w.relay.cfg.NATS, nil, closed, m.number); err != nil {
+	if err := w.relay.history.check(call, w.term); err != nil {
 		return err
 	}
+	batch, err := publish(call, w.relay.cfg.NATS, nil, closed, m.number)
+	if err != nil {
+		return err
+	}
+	w.relay.history.acknowledged(batch)
 	w.relay.lost(ctx, parent.shard, m.Sequence, nil)
 	return nil
 }
 
 func (w *watch) start(ctx context.Context, at source) {
 	ctx, cancel := context.WithCancel(ctx)
-	r := &running{stop: cancel, ended: make(chan struct{})}
+	r := &running{stop: cancel, ended: make(chan struct{}), term: w.term}
 	w.running[at] = r
 	w.readers.Go(func() {
 		defer func() {
@@ -195,7 +219,7 @@ func (w *watch) start(ctx context.Context, at source) {
 			}
 		}()
 		defer cancel()
-		r.done = (&reader{relay: w.relay, at: at}).run(ctx)
+		r.done = (&reader{relay: w.relay, at: at, term: w.term}).run(ctx)
 	})
 }
 

@@ -1,0 +1,100 @@
+package natstest
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Moment is a copy of what a server had on disk while it ran, as a loss of power
+// would have left it.
+type Moment struct{ dir string }
+
+// Moment copies the server's files. The server may be at work.
+func (s *Server) Moment(tb testing.TB) *Moment {
+	tb.Helper()
+	m := &Moment{dir: tb.TempDir()}
+	require.NoError(tb, copyTree(streamsOf(m.dir), streamsOf(s.options.StoreDir)))
+	return m
+}
+
+// Drop removes the copy. The end of the test does so otherwise.
+func (m *Moment) Drop() { _ = os.RemoveAll(m.dir) } // the test's end tries again
+
+// GoBack stops the server and starts it again with the messages of a stream as they
+// were at a moment, and its consumers as they were at another, nil for as they are.
+// A stream that the moment has not is gone.
+func (s *Server) GoBack(tb testing.TB, stream string, messages, consumers *Moment) {
+	tb.Helper()
+	s.Stop()
+	s.PutBack(tb, stream, messages, consumers)
+	s.run(tb)
+}
+
+// PutBack is GoBack's work between stop and start.
+func (s *Server) PutBack(tb testing.TB, stream string, messages, consumers *Moment) {
+	tb.Helper()
+	here := filepath.Join(streamsOf(s.options.StoreDir), stream)
+	newer := filepath.Join(tb.TempDir(), "consumers")
+	from := here
+	if consumers != nil {
+		from = filepath.Join(streamsOf(consumers.dir), stream)
+	}
+	require.NoError(tb, copyTree(newer, filepath.Join(from, "obs")))
+	require.NoError(tb, os.RemoveAll(here))
+	older := filepath.Join(streamsOf(messages.dir), stream)
+	if _, err := os.Stat(older); errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	require.NoError(tb, copyTree(here, older))
+	require.NoError(tb, os.RemoveAll(filepath.Join(here, "obs")))
+	require.NoError(tb, copyTree(filepath.Join(here, "obs"), newer))
+	require.NoError(tb, os.RemoveAll(filepath.Dir(newer)))
+}
+
+// streamsOf is where the streams of the one account are.
+func streamsOf(dir string) string { return filepath.Join(dir, "jetstream", "$G", "streams") }
+
+// copyTree copies a folder. Files that vanish while it is copied were of no use any
+// more; a folder that is not there has nothing.
+func copyTree(to, from string) error {
+	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		rest, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			return os.MkdirAll(filepath.Join(to, rest), 0o750)
+		}
+		return copyFile(filepath.Join(to, rest), path)
+	})
+}
+
+func copyFile(to, from string) (err error) {
+	in, err := os.Open(from) //nolint:gosec // a file of the test's own server
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, in.Close()) }()
+	out, err := os.Create(to) //nolint:gosec // in a folder of the test's own
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	_, err = io.Copy(out, in)
+	return err
+}

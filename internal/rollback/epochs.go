@@ -1,0 +1,85 @@
+package rollback
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/tidegate/tidegate/internal/table"
+)
+
+// Epochs is the table's epoch as this process knows it. It never goes back. It is
+// safe for concurrent use.
+type Epochs struct {
+	client *dynamodb.Client
+	table  string
+	known  atomic.Int64
+	stored atomic.Int64 // the table has it, or a later one
+}
+
+// NewEpochs returns the epoch of a table. It is 0 until Refresh.
+func NewEpochs(client *dynamodb.Client, tableName string) *Epochs {
+	return &Epochs{client: client, table: tableName}
+}
+
+// Current returns the highest epoch that is known.
+func (e *Epochs) Current() int64 { return e.known.Load() }
+
+// Adopt takes over an epoch that another node tells of, or that this one is about
+// to write, unless it is old.
+func (e *Epochs) Adopt(epoch int64) { raise(&e.known, epoch) }
+
+func raise(n *atomic.Int64, to int64) {
+	for at := n.Load(); to > at; at = n.Load() {
+		if n.CompareAndSwap(at, to) {
+			return
+		}
+	}
+}
+
+// Refresh reads the epoch in the table.
+func (e *Epochs) Refresh(ctx context.Context) error {
+	out, err := e.client.GetItem(ctx, table.ReadEpochInput(e.table))
+	if err != nil {
+		return fmt.Errorf("read the epoch: %w", err)
+	}
+	return e.adopt(out.Item)
+}
+
+// Advance ends the epoch that was known and returns the one that holds now. Of the
+// nodes that end one epoch at the same time one makes the next, and the others
+// adopt it. After an error the epoch may have ended or not; another call is safe,
+// and does not end the next one too.
+func (e *Epochs) Advance(ctx context.Context, known int64) (int64, error) {
+	if e.stored.Load() > known {
+		return e.Current(), nil
+	}
+	_, err := e.client.UpdateItem(ctx, table.AdvanceEpochInput(e.table, known))
+	var other *types.ConditionalCheckFailedException
+	switch {
+	case err == nil:
+		raise(&e.stored, known+1)
+		e.Adopt(known + 1)
+	case errors.As(err, &other): // another node was faster, or the SDK repeated a write that was applied
+		if err := e.adopt(other.Item); err != nil {
+			return 0, err
+		}
+	default:
+		return 0, fmt.Errorf("advance the epoch: %w", err)
+	}
+	return e.Current(), nil
+}
+
+func (e *Epochs) adopt(item table.Item) error {
+	epoch, err := table.DecodeEpoch(item)
+	if err != nil {
+		return fmt.Errorf("read the epoch: %w", err)
+	}
+	raise(&e.stored, epoch)
+	e.Adopt(epoch)
+	return nil
+}
