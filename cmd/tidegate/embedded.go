@@ -1,14 +1,20 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
+	"net/http"
 	"path/filepath"
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/tidegate/tidegate/internal/daemon"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/localdynamo/journal"
 )
@@ -16,16 +22,29 @@ import (
 // fsyncFlags say how safe the embedded store is against a machine that fails.
 type fsyncFlags struct {
 	Fsync journal.Sync `name:"fsync" default:"always" placeholder:"WHEN" help:"When the store forces writes to the disk: always (before it answers), never, or at intervals such as 100ms; default: always. A process that is killed loses nothing in any case."`
+
+	wrap func(journal.File) journal.File // where tests make disks fail
 }
 
 // expireEvery is how often items whose time is over are deleted.
 const expireEvery = time.Minute
 
+// memoryEngine makes a store that is in memory only. It expires items until
+// closeEngine.
+func memoryEngine() (engine *localdynamo.Engine, closeEngine func() error) {
+	engine = localdynamo.New(localdynamo.Options{Now: time.Now})
+	stopExpiry := expireRegularly(engine)
+	return engine, func() error {
+		stopExpiry()
+		return nil
+	}
+}
+
 // openEngine opens the store in a data directory. close makes all safe; whoever
 // uses the store has stopped by then.
 func (f fsyncFlags) openEngine(dir string, log *slog.Logger) (engine *localdynamo.Engine, closeEngine func() error, err error) {
 	engine, err = localdynamo.Open(localdynamo.Options{Now: time.Now}, localdynamo.Durability{
-		Dir: filepath.Join(dir, "dynamodb"), Sync: f.Fsync, Log: log,
+		Dir: filepath.Join(dir, "dynamodb"), Sync: f.Fsync, Log: log, Wrap: f.wrap,
 	})
 	if errors.Is(err, journal.ErrInUse) {
 		return nil, nil, advise(fmt.Errorf("the data directory %s is in use", dir),
@@ -65,4 +84,36 @@ func expireRegularly(engine *localdynamo.Engine) (stop func()) {
 		close(stopped)
 		running.Wait()
 	}
+}
+
+// untilFailed blocks until stop ends, and returns why if the store's disk fails for
+// good before that.
+func untilFailed(stop context.Context, engine *localdynamo.Engine) error {
+	select {
+	case <-stop.Done():
+		return nil
+	case <-engine.Failed():
+		return advise(engine.Health(), "See to the disk of the data directory and start this again: it goes on with what is on the disk.")
+	}
+}
+
+// withHealth adds to the store's protocol, which takes credentials, what tells
+// whether it serves: /healthz, /readyz and /metrics.
+func withHealth(store *localdynamo.Engine) http.Handler {
+	registry := daemon.NewRegistry(thisVersion().Version)
+	store.Register(registry)
+	health := func(w http.ResponseWriter, _ *http.Request) {
+		code, text := http.StatusOK, "alive"
+		if err := store.Health(); err != nil {
+			code, text = http.StatusServiceUnavailable, "store: "+err.Error()
+		}
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, text+"\n") // the caller may be gone
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", store)
+	mux.HandleFunc("GET /healthz", health)
+	mux.HandleFunc("GET /readyz", health)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	return mux
 }

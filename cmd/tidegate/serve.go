@@ -27,9 +27,9 @@ const (
 )
 
 // serve runs body, the component of that name, with a metrics registry that is
-// served beside it, at what AdminListen then says. body calls ready when what it
+// served beside it, at what AdminListen then says; body may add checks to it. body calls ready when what it
 // does has begun. To be stopped before that is no error.
-func (f *adminFlags) serve(ctx context.Context, log *slog.Logger, name string, body func(ctx context.Context, registry *prometheus.Registry, ready func()) error) error {
+func (f *adminFlags) serve(ctx context.Context, log *slog.Logger, name string, body func(ctx context.Context, admin *daemon.Admin, registry *prometheus.Registry, ready func()) error) error {
 	registry := daemon.NewRegistry(thisVersion().Version)
 	admin, err := daemon.ListenAdmin(ctx, daemon.AdminOptions{Listen: f.AdminListen, Registry: registry, Log: log})
 	if err != nil {
@@ -38,7 +38,7 @@ func (f *adminFlags) serve(ctx context.Context, log *slog.Logger, name string, b
 	f.AdminListen = admin.Address()
 	group := daemon.NewGroup(daemon.GroupOptions{Log: log, Now: time.Now},
 		daemon.Component{Name: "admin", Run: admin.Run},
-		daemon.Component{Name: name, Run: func(stop, _ context.Context, ready func()) error { return body(stop, registry, ready) }})
+		daemon.Component{Name: name, Run: func(stop, _ context.Context, ready func()) error { return body(stop, admin, registry, ready) }})
 	admin.AddCheck("components", group.Check)
 	return group.Run(ctx, context.WithoutCancel(ctx)) // a second signal kills
 }

@@ -7,17 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"net/url"
 	"os"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/tidegate/tidegate/internal/storehttp"
 )
 
 // storeFlags say which DynamoDB and which table to use.
@@ -33,12 +32,6 @@ const (
 	// want some, and do not look at them.
 	localRegion      = "us-east-1"
 	localCredentials = "tidegate"
-
-	// storeConnections is how many connections to DynamoDB stay open when idle:
-	// as many as one node has writes under way under load.
-	storeConnections = 512
-	storeDialTimeout = 2 * time.Second
-	storeIdleTimeout = 90 * time.Second
 )
 
 // aws is the SDK's configuration for the store.
@@ -47,7 +40,7 @@ func (f storeFlags) aws(ctx context.Context) (aws.Config, error) {
 	if err != nil {
 		return aws.Config{}, err
 	}
-	options := []func(*config.LoadOptions) error{config.WithHTTPClient(storeTransport())}
+	options := []func(*config.LoadOptions) error{config.WithHTTPClient(storehttp.NewClient())}
 	if f.Region != "" {
 		options = append(options, config.WithRegion(f.Region))
 	}
@@ -65,6 +58,7 @@ func (f storeFlags) aws(ctx context.Context) (aws.Config, error) {
 	if err != nil {
 		return aws.Config{}, fmt.Errorf("read the AWS configuration: %w", err)
 	}
+	cfg.HTTPClient = storehttp.OwnBody(cfg.HTTPClient)
 	if f.Endpoint != "" {
 		cfg.BaseEndpoint = &f.Endpoint
 	}
@@ -97,18 +91,6 @@ func (f storeFlags) local() (bool, error) {
 func lacksCredentials(ctx context.Context, cfg aws.Config) bool {
 	_, err := cfg.Credentials.Retrieve(ctx)
 	return err != nil
-}
-
-// storeTransport is the SDK's own client with room for many writes at once; by
-// default it keeps ten idle connections to a host and closes the rest.
-func storeTransport() *awshttp.BuildableClient {
-	return awshttp.NewBuildableClient().
-		WithTransportOptions(func(t *http.Transport) {
-			t.MaxIdleConns = storeConnections
-			t.MaxIdleConnsPerHost = storeConnections
-			t.IdleConnTimeout = storeIdleTimeout
-		}).
-		WithDialerOptions(func(d *net.Dialer) { d.Timeout = storeDialTimeout })
 }
 
 // explain adds to an error of the store what to do about it.

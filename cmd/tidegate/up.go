@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 	"errors"
-	"net/http"
+	"log/slog"
 	"path/filepath"
 	"time"
 
@@ -46,12 +46,14 @@ func (c upCmd) Run(ctx context.Context, o output) error {
 		return err
 	}
 	defer flush()
-	return c.serve(ctx, log, "up", func(ctx context.Context, registry *prometheus.Registry, ready func()) (err error) {
+	return c.serve(ctx, log, "up", func(ctx context.Context, admin *daemon.Admin, registry *prometheus.Registry, ready func()) (err error) {
 		engine, closeEngine, err := c.openEngine(c.Dir, log)
 		if err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, closeEngine()) }()
+		engine.Register(registry)
+		admin.AddVitalCheck("store", func(context.Context) error { return engine.Health() })
 		if c.DynamoDBListen != "" {
 			var stop func()
 			if c.DynamoDBListen, stop, err = listenHTTP(ctx, "--dynamodb-listen", c.DynamoDBListen, engine, log); err != nil {
@@ -77,21 +79,26 @@ func (c upCmd) Run(ctx context.Context, o output) error {
 			nats: natsFlags{NATS: ns.URL()}, via: []nats.Option{ns.InProcess()}, table: table.DefaultName, store: store,
 			archive: kept, log: log, metrics: registry, traces: traces,
 		}
-		return n.all(ctx, func() {
+		return n.all(ctx, engine, func() {
 			ready()
 			c.greet(o, ns.URL())
 		})
 	})
 }
 
-// all runs all services until ctx ends; it calls ready once admission is, the last.
-func (n node) all(ctx context.Context, ready func()) error {
+// all runs all services until ctx ends or the disk of their store fails; it calls
+// ready once admission is, the last.
+func (n node) all(ctx context.Context, engine *localdynamo.Engine, ready func()) error {
 	beside := func(name string, create maker) daemon.Component {
 		return daemon.Component{Name: name, Beside: true, Run: func(stop, _ context.Context, runs func()) error {
 			return n.run(stop, name, create, runs)
 		}}
 	}
 	return daemon.NewGroup(daemon.GroupOptions{Log: n.log, Now: time.Now},
+		daemon.Component{Name: "store", Run: func(stop, _ context.Context, runs func()) error {
+			runs()
+			return untilFailed(stop, engine)
+		}},
 		beside("relay", relayCmd{}.make),
 		beside("aggregator", aggregatorCmd{}.make),
 		beside("archiver", archiverCmd{}.make),
@@ -151,15 +158,11 @@ func (c dynamodbCmd) Run(ctx context.Context, o output) (err error) {
 	if err != nil {
 		return err
 	}
-	engine, kept := localdynamo.New(localdynamo.Options{Now: time.Now}), "in memory only"
-	if c.Dir != "" {
-		var closeEngine func() error
-		if engine, closeEngine, err = c.openEngine(c.Dir, log); err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, closeEngine()) }()
-		kept = "data in " + c.Dir
+	engine, closeEngine, kept, err := c.open(log)
+	if err != nil {
+		return err
 	}
+	defer func() { err = errors.Join(err, closeEngine()) }()
 	bound, stop, err := listenHTTP(ctx, "--listen", c.Listen, withHealth(engine), log)
 	if err != nil {
 		return err
@@ -171,17 +174,15 @@ func (c dynamodbCmd) Run(ctx context.Context, o output) (err error) {
 		p.line("  %s table create --dynamodb-endpoint %s", quoted(o.self), endpoint)
 		p.line("\n%s", howToStop)
 	})
-	<-ctx.Done()
-	return err
+	return errors.Join(err, untilFailed(ctx, engine))
 }
 
-// withHealth answers whoever asks whether the store is there, which in DynamoDB's
-// protocol takes credentials.
-func withHealth(store http.Handler) http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("/", store)
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write([]byte("alive\n")) // whoever asked may be gone
-	})
-	return mux
+// open makes or opens the store. kept says where its data is.
+func (c dynamodbCmd) open(log *slog.Logger) (engine *localdynamo.Engine, closeEngine func() error, kept string, err error) {
+	if c.Dir == "" {
+		engine, closeEngine = memoryEngine()
+		return engine, closeEngine, "in memory only", nil
+	}
+	engine, closeEngine, err = c.openEngine(c.Dir, log)
+	return engine, closeEngine, "data in " + c.Dir, err
 }

@@ -39,7 +39,7 @@ type AdminOptions struct {
 // Admin is the HTTP server for whoever watches the process:
 //
 //	/metrics        what the registry holds
-//	/healthz        200 while the process answers at all
+//	/healthz        200 while the process answers, and every vital check passes, else 503
 //	/readyz         200 when every check passes, else 503; a line for each
 //	/debug/pprof/   profiles, only where Listen is on loopback: they show memory
 type Admin struct {
@@ -54,6 +54,7 @@ type Admin struct {
 type namedCheck struct {
 	name  string
 	check func(context.Context) error
+	vital bool // /healthz depends on it as well
 }
 
 // NewRegistry returns a registry with the metrics of the Go runtime, of the
@@ -114,7 +115,15 @@ func (a *Admin) Address() string { return a.listener.Addr().String() }
 func (a *Admin) AddCheck(name string, check func(context.Context) error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.checks = append(a.checks, namedCheck{name, check})
+	a.checks = append(a.checks, namedCheck{name: name, check: check})
+}
+
+// AddVitalCheck makes readiness and health depend on one more check, of something
+// without which the process is of no use.
+func (a *Admin) AddVitalCheck(name string, check func(context.Context) error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.checks = append(a.checks, namedCheck{name: name, check: check, vital: true})
 }
 
 // Run answers requests until stop ends; see Component. It gives those under way
@@ -149,7 +158,7 @@ func (a *Admin) Close() error { return a.listener.Close() }
 func (a *Admin) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(a.o.Registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "alive\n") })
+	mux.HandleFunc("GET /healthz", a.healthz)
 	mux.HandleFunc("GET /readyz", a.readyz)
 	if a.loopback {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
@@ -161,22 +170,59 @@ func (a *Admin) handler() http.Handler {
 	return mux
 }
 
+// healthz answers with a line for each vital check that fails.
+func (a *Admin) healthz(w http.ResponseWriter, r *http.Request) {
+	code, page := http.StatusOK, "alive\n"
+	for _, result := range a.results(r.Context(), func(c namedCheck) bool { return c.vital }) {
+		if result.err == nil {
+			continue
+		}
+		if code == http.StatusOK {
+			code, page = http.StatusServiceUnavailable, ""
+		}
+		page += result.String()
+	}
+	answer(w, code, page)
+}
+
 // readyz answers with a line for each check, in the order they were added.
 func (a *Admin) readyz(w http.ResponseWriter, r *http.Request) {
-	a.mu.Lock()
-	checks := a.checks
-	a.mu.Unlock()
-	ctx, cancel := context.WithTimeout(r.Context(), checkTimeout)
-	defer cancel()
 	code, page := http.StatusOK, new(strings.Builder)
-	for i, err := range iter.Map(checks, func(c *namedCheck) error { return c.check(ctx) }) {
-		result := "ok"
-		if err != nil {
-			code, result = http.StatusServiceUnavailable, err.Error()
+	for _, result := range a.results(r.Context(), func(namedCheck) bool { return true }) {
+		if result.err != nil {
+			code = http.StatusServiceUnavailable
 		}
-		_, _ = fmt.Fprintf(page, "%s: %s\n", checks[i].name, result) // a Builder never fails
+		page.WriteString(result.String())
 	}
 	answer(w, code, page.String())
+}
+
+// result is what a check came to.
+type result struct {
+	name string
+	err  error
+}
+
+func (r result) String() string {
+	if r.err != nil {
+		return fmt.Sprintf("%s: %v\n", r.name, r.err)
+	}
+	return r.name + ": ok\n"
+}
+
+// results runs the checks that are wanted, all at the same time.
+func (a *Admin) results(ctx context.Context, wanted func(namedCheck) bool) []result {
+	a.mu.Lock()
+	var checks []namedCheck
+	for _, c := range a.checks {
+		if wanted(c) {
+			checks = append(checks, c)
+		}
+	}
+	a.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	return iter.Map(checks, func(c *namedCheck) result { return result{c.name, c.check(ctx)} })
 }
 
 func answer(w http.ResponseWriter, code int, text string) {

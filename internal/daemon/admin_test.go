@@ -92,6 +92,24 @@ func TestReadinessNamesItsChecks(t *testing.T) {
 	require.Equal(t, http.StatusOK, code, "to be alive is another thing")
 }
 
+func TestVitalChecksAreOfHealthToo(t *testing.T) {
+	a := listen(t, "127.0.0.1:0")
+	serve(t, a)
+	var broken error
+	a.AddCheck("nats", func(context.Context) error { return errors.New("not connected") })
+	a.AddVitalCheck("store", func(context.Context) error { return broken })
+	code, body := get(t, a, "/healthz")
+	require.Equal(t, http.StatusOK, code)
+	require.Equal(t, "alive\n", body)
+	broken = errors.New("no room")
+	code, body = get(t, a, "/healthz")
+	require.Equal(t, http.StatusServiceUnavailable, code)
+	require.Equal(t, "store: no room\n", body)
+	code, body = get(t, a, "/readyz")
+	require.Equal(t, http.StatusServiceUnavailable, code)
+	require.Equal(t, "nats: not connected\nstore: no room\n", body)
+}
+
 // Profiles show memory, so only whoever is on the machine gets them.
 func TestProfilesStayOnTheMachine(t *testing.T) {
 	a := listen(t, "0.0.0.0:0")

@@ -30,7 +30,7 @@ func TestConformance(t *testing.T) {
 //   - tables: create with indexes of all projections and a stream, describe, list by
 //     pages, create twice, missing ones, waiter, delete, deletion protection, an
 //     index added and removed, the stream switched off and on, time to live and
-//     expiry, definitions that are refused.
+//     expiry, definitions that are refused, ARNs for names, tags, continuous backups.
 //   - items: every type, numbers in their one form, nested projections with aliases,
 //     put and delete under conditions with the old item returned on success and on
 //     failure.
@@ -41,7 +41,7 @@ func TestConformance(t *testing.T) {
 //   - batches: writes, deletions and reads, 25, 100 and 16 MB, duplicates.
 //   - queries: all key conditions, both directions, pages by count and by 1 MB,
 //     filters, counts, index projections in numeric order, sparse indexes, moved and
-//     removed index keys, pages of indexes, scans of tables and indexes.
+//     removed index keys, pages of indexes, scans of tables and indexes, by segments too.
 //   - transactions: all actions, cancellation whole with reasons in order and items,
 //     idempotency tokens, one item twice, reads, concurrent transfers.
 //   - capacity: rounding, consistent and other reads, larger of old and new item,
@@ -51,8 +51,7 @@ func TestConformance(t *testing.T) {
 //     views, order and images, writes of all operations, what changes nothing,
 //     iterators of all types, old and expired ones, pages, expiry's identity.
 //
-// Left out, as in the engine: local indexes, PartiQL, legacy parameters, parallel
-// scans.
+// Left out, as in the engine: local indexes, PartiQL, legacy parameters.
 func suite(t *testing.T, b backend) {
 	t.Helper()
 	groups := checkGroups()

@@ -25,8 +25,9 @@ import (
 )
 
 var (
-	kills     = flag.Int("kills", usualKills, "how often TestKill kills")
-	victimDir = flag.String("victim.dir", "", "be the process that TestKill kills, on this directory")
+	kills      = flag.Int("kills", usualKills, "how often TestKill kills")
+	limitedDir = flag.String("limited.dir", "", "be the process of TestFileSizeLimit, on this directory")
+	victimDir  = flag.String("victim.dir", "", "be the process that TestKill kills, on this directory")
 )
 
 func TestMain(m *testing.M) {
@@ -37,6 +38,13 @@ func TestMain(m *testing.M) {
 	if *victimDir != "" {
 		fmt.Fprintln(os.Stderr, beVictim(*victimDir))
 		os.Exit(1)
+	}
+	if *limitedDir != "" {
+		if err := beLimited(*limitedDir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
 	}
 	os.Exit(m.Run())
 }

@@ -80,6 +80,6 @@
 //	http.Serve(loopbackListener, engine)
 //
 // Left out, and refused by name: local secondary indexes, PartiQL, the legacy
-// parameters that expressions replaced, parallel scans, backups, global tables,
+// parameters that expressions replaced, backups, global tables,
 // stream iterators by time.
 package localdynamo

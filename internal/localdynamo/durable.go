@@ -1,11 +1,11 @@
 package localdynamo
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/tidegate/tidegate/internal/localdynamo/journal"
 )
@@ -28,7 +28,9 @@ type Durability struct {
 	// Default: slog.Default.
 	Log *slog.Logger
 
-	wrap func(journal.File) journal.File // where tests make disks fail
+	// Wrap, where set, is put around each log and snapshot that is written: where a
+	// test makes disks fail.
+	Wrap func(journal.File) journal.File
 }
 
 // storage is the durable side of an engine.
@@ -36,13 +38,14 @@ type storage struct {
 	journal *journal.Journal
 	log     *slog.Logger
 
-	cutBytes      int64
-	cutting       sync.Mutex    // one snapshot at a time
-	snapshotBytes atomic.Int64  // of the last snapshot
-	cutDue        chan struct{} // holds at most one
-	stop          chan struct{}
-	stopOnce      sync.Once
-	keeper        sync.WaitGroup
+	cutBytes         int64
+	cutting          sync.Mutex   // one snapshot at a time
+	snapshotBytes    atomic.Int64 // of the last snapshot
+	snapshotFailures atomic.Int64
+	cutDue           chan struct{} // holds at most one
+	stop             chan struct{}
+	stopOnce         sync.Once
+	keeper           sync.WaitGroup
 }
 
 // Open makes an engine of what is in a directory: every acknowledged write, the
@@ -50,11 +53,14 @@ type storage struct {
 // sees only what comes after. The owner calls Close.
 //
 // It returns journal.ErrInUse where another process has the directory, and a
-// *journal.DamageError, which names file and offset, where acknowledged writes
-// would be missing.
+// *journal.DamageError, which names file and offset, or journal.ErrIncomplete where
+// acknowledged writes would be missing.
 //
 // After a failed write to the disk every request is answered with
-// InternalServerError, reads too: what is in memory may be lost by then.
+// InternalServerError, reads too: what is in memory may be lost by then. A disk
+// without room is tried again every second: once what was not written is, the
+// engine serves again, and a write that was answered with InternalServerError is
+// there. Any other failure is final; see Failed.
 func Open(o Options, d Durability) (*Engine, error) {
 	if d.CutBytes <= 0 {
 		d.CutBytes = defaultCutBytes
@@ -66,7 +72,7 @@ func Open(o Options, d Durability) (*Engine, error) {
 	e.streams.kept.restored = true
 	r := restorer{engine: e}
 	j, err := journal.Open(journal.Options{
-		Dir: d.Dir, Sync: d.Sync, LogBytes: max(d.CutBytes/4, 1), Log: d.Log, Wrap: d.wrap,
+		Dir: d.Dir, Sync: d.Sync, LogBytes: max(d.CutBytes/4, 1), Log: d.Log, Wrap: d.Wrap,
 	}, journal.Restore{Entry: r.entry, Past: r.past, Record: r.record})
 	if err != nil {
 		return nil, fmt.Errorf("open the store in %s: %w", d.Dir, err)
@@ -132,35 +138,23 @@ func (e *Engine) await(position uint64) error {
 	if position == 0 {
 		position = j.Position()
 	}
-	return storageFailed(j.Wait(position))
+	return e.storage.failed(j.Wait(position))
 }
 
-// usable refuses requests once the disk has failed or the engine is closed.
-func (e *Engine) usable() error {
-	if e.storage == nil {
-		return nil
-	}
-	return storageFailed(e.storage.journal.Err())
-}
-
-func storageFailed(err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, journal.ErrClosed):
-		return &apiError{name: typeInternal, message: "the store is closed"}
-	}
-	return &apiError{name: typeInternal, message: "the store's disk failed, so nothing is served until it is opened anew: " + err.Error()}
-}
-
-// keep writes snapshots when they are due until stop is closed.
+// keep writes snapshots when they are due, and what found no room, until stop is
+// closed.
 func (e *Engine) keep() {
 	s := e.storage
 	retry := int64(0) // how large the log gets before the next attempt
+	room := time.NewTicker(retryEvery)
+	defer room.Stop()
 	for {
 		select {
 		case <-s.stop:
 			return
+		case <-room.C:
+			_ = s.journal.Retry() // it is logged once, and told to all who ask
+			continue
 		case <-s.cutDue:
 		}
 		logged := s.journal.Logged()
@@ -170,6 +164,7 @@ func (e *Engine) keep() {
 		retry = 0
 		if err := e.snapshot(); err != nil {
 			retry = logged + s.cutBytes
+			s.snapshotFailures.Add(1)
 			s.log.Error("the log is not cut: it grows, and nothing is lost", "error", err)
 		}
 	}

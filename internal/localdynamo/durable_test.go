@@ -65,7 +65,7 @@ func state(t require.TestingT, e *localdynamo.Engine) map[string]any {
 	for _, name := range ask(t, e, "ListTables", struct{}{})["TableNames"].([]any) {
 		table := map[string]any{"TableName": name}
 		described := ask(t, e, "DescribeTable", table)["Table"].(map[string]any)
-		seen := []any{described, ask(t, e, "DescribeTimeToLive", table), ask(t, e, "Scan", table)}
+		seen := []any{described, ask(t, e, "ListTagsOfResource", map[string]any{"ResourceArn": described["TableArn"]}), ask(t, e, "DescribeTimeToLive", table), ask(t, e, "Scan", table)}
 		if indexes, ok := described["GlobalSecondaryIndexes"].([]any); ok {
 			for _, x := range indexes {
 				table["IndexName"] = x.(map[string]any)["IndexName"]
@@ -157,7 +157,12 @@ func (h *history) drop(rt *rapid.T) { h.call("DeleteTable", map[string]any{"Tabl
 
 func (h *history) settings(rt *rapid.T) {
 	name := h.name(rt)
-	switch rapid.IntRange(0, 4).Draw(rt, "setting") {
+	switch rapid.IntRange(0, 5).Draw(rt, "setting") {
+	case 5:
+		h.call("TagResource", map[string]any{
+			"ResourceArn": "arn:aws:dynamodb:us-east-1:000000000000:table/" + name,
+			"Tags":        []any{map[string]any{"Key": rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "tag"), "Value": "x"}},
+		})
 	case 0:
 		h.call("UpdateTable", map[string]any{
 			"TableName": name, "BillingMode": "PROVISIONED",
@@ -318,9 +323,9 @@ func checkNothingIsShownBeforeItIsSafe(t *testing.T) {
 	t.Helper()
 	verdict := make(chan error)
 	var armed atomic.Bool
-	b := durable(t, localdynamo.Durability{}.OnDisk(func(f journal.File) journal.File {
+	b := durable(t, localdynamo.Durability{Wrap: func(f journal.File) journal.File {
 		return failing{File: f, verdict: verdict, armed: &armed}
-	}))
+	}})
 	x := b.table(t)
 	x.put(item("a", "1", "v", num(1)))
 	armed.Store(true)

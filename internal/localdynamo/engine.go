@@ -1,6 +1,7 @@
 package localdynamo
 
 import (
+	"strings"
 	"sync"
 	"time"
 
@@ -64,9 +65,19 @@ func newEngine(o Options, onDisk bool) *Engine {
 	}
 }
 
-// lookup finds a table. What is read of a table besides its name and keys is
+// arnPrefix begins a table's ARN, in the partition that the engine's are in.
+const arnPrefix = "arn:aws:dynamodb:"
+
+// lookup finds a table by its name or its ARN. What is read of a table besides its name and keys is
 // guarded by mu.
 func (e *Engine) lookup(name string) (*table, error) {
+	if strings.HasPrefix(name, arnPrefix) {
+		own, ok := strings.CutPrefix(name, e.tableARN(""))
+		if !ok {
+			return nil, tableNotFound() // of another account or region
+		}
+		name = own
+	}
 	if err := checkTableName(name); err != nil {
 		return nil, err
 	}

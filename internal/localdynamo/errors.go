@@ -25,6 +25,7 @@ const (
 	typeTransactionCanceled = "TransactionCanceledException"
 	typeTokenMismatch       = "IdempotentParameterMismatchException"
 	typeNotFound            = "ResourceNotFoundException"
+	typeTableNotFound       = "TableNotFoundException"
 	typeInUse               = "ResourceInUseException"
 	typeLimit               = "LimitExceededException"
 	typeTooLarge            = "RequestEntityTooLargeException"

@@ -1,13 +1,5 @@
 package localdynamo
 
-import "github.com/tidegate/tidegate/internal/localdynamo/journal"
-
-// OnDisk lets a test stand between an engine and its disk.
-func (d Durability) OnDisk(wrap func(journal.File) journal.File) Durability {
-	d.wrap = wrap
-	return d
-}
-
 // Snapshot writes one now.
 func (e *Engine) Snapshot() error { return e.snapshot() }
 

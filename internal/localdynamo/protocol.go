@@ -77,6 +77,14 @@ func operationNamed(name string) operation {
 		return (*Engine).deleteTable
 	case "ListTables":
 		return (*Engine).listTables
+	case "ListTagsOfResource":
+		return (*Engine).listTagsOfResource
+	case "TagResource":
+		return (*Engine).tagResource
+	case "UntagResource":
+		return (*Engine).untagResource
+	case "DescribeContinuousBackups":
+		return (*Engine).describeContinuousBackups
 	case "UpdateTimeToLive":
 		return (*Engine).updateTimeToLive
 	case "DescribeTimeToLive":

@@ -38,6 +38,7 @@ func (x *table) sortKeys(in *dynamodb.QueryInput) (keys []string, pages int) {
 
 func queryChecks() map[string]func(*testing.T, *table) {
 	return map[string]func(*testing.T, *table){
+		"scan by segments": checkSegments,
 		"pages, both ways": func(t *testing.T, x *table) {
 			fill(x)
 			x.put(item("a", "05"), item("c", "05")) // neighbours stay out

@@ -30,6 +30,7 @@ type listRequest struct {
 	selects   selection
 	backward  bool
 	limit     int // items to look at; 0: no limit
+	segment   scanSegment
 	start     attr.Item
 	capacity  capacityMode
 }
@@ -44,6 +45,9 @@ func decodeList(isQuery bool, body []byte) (*listRequest, error) {
 	}
 	if !l.isQuery && l.condition.given {
 		return nil, validation("KeyConditionExpression is not a parameter of Scan")
+	}
+	if err := l.segment.check(); err != nil {
+		return nil, err
 	}
 	return l, l.checkSelect()
 }
@@ -77,7 +81,9 @@ func (l *listRequest) decode(name, raw []byte) (err error) {
 	case "ReturnConsumedCapacity":
 		return decodeCapacityMode(raw, &l.capacity)
 	case "Segment", "TotalSegments":
-		return unsupported("the parallel Scan parameter "+string(name), "scan without segments")
+		if !l.isQuery {
+			return l.segment.decode(string(name), raw)
+		}
 	}
 	return l.r.decode(name, raw)
 }
@@ -300,6 +306,9 @@ func (l *listing) startAfter(key attr.Item) error {
 	if invalid {
 		return validation("The provided starting key is invalid")
 	}
+	if !l.segment.has(key[l.keys().part.name]) {
+		return validation("The provided starting key is invalid: it is not of the segment")
+	}
 	place := l.from.keys.storage(key)
 	if l.over != nil {
 		place = l.over.storage(key, place)
@@ -333,6 +342,9 @@ func (e *Engine) page(l *listing) (found, error) {
 	full := false
 	l.rng.walk(l.stored(), l.backward, func(r *row) bool {
 		item, size := r.now.item, r.now.size
+		if !l.segment.has(item[l.keys().part.name]) {
+			return true
+		}
 		if l.over != nil && l.over.project != projectAll {
 			item = l.over.projected(&l.from.keys, item)
 			size = item.Size()

@@ -57,7 +57,7 @@ func appendTable(b []byte, t *table) []byte {
 	s := storedTable{
 		createTableInput: createTableInput{
 			TableName: t.name, AttributeDefinitions: t.kinds, KeySchema: t.keys.describe(), BillingMode: t.billing,
-			StreamSpecification: t.stream, DeletionProtectionEnabled: t.protected,
+			StreamSpecification: t.stream, DeletionProtectionEnabled: t.protected, Tags: t.tags,
 		},
 		ID: t.id, Created: t.created.UnixNano(), TimeToLive: t.ttl,
 	}

@@ -66,7 +66,11 @@ func listRefusals() []refusal {
 		scan("filter that looks into the key", `"FilterExpression":"attribute_exists(n) AND attribute_exists(pk.a)"`, "map lookup '.' are not allowed: Key: pk"),
 		scan("filter that looks into the index's key", `"IndexName":"gall","FilterExpression":"attribute_exists(g1[0])"`, "are not allowed: IndexKey: g1"),
 		scan("unused value", `"FilterExpression":"attribute_exists(n)",`+p, "unused in expressions"),
-		scan("segments", `"Segment":0,"TotalSegments":2`, "Segment is not supported"),
+		scan("a segment of how many", `"Segment":0`, "The TotalSegments parameter is required"),
+		scan("which segment", `"TotalSegments":2`, "The Segment parameter is required"),
+		scan("a segment beyond the last", `"Segment":2,"TotalSegments":2`, "Segment: 2 is not less than TotalSegments: 2"),
+		scan("a segment before the first", `"Segment":-1,"TotalSegments":2`, "greater than or equal to 0"),
+		scan("no segments", `"Segment":0,"TotalSegments":0`, "between 1 and 1000000"),
 	}
 }
 

@@ -215,7 +215,6 @@ func tableRefusals() []refusal {
 
 func unsupportedRefusals() []refusal {
 	rows := []refusal{
-		{what: "parallel scan", operation: "Scan", body: `{"TableName":"tbl","TotalSegments":2,"Segment":0}`, says: "TotalSegments is not supported"},
 		{what: "replicas", operation: "UpdateTable", body: `{"TableName":"tbl","ReplicaUpdates":[{}]}`, says: "ReplicaUpdates is not supported"},
 		{what: "throughput of an index", operation: "UpdateTable", body: `{"TableName":"tbl","GlobalSecondaryIndexUpdates":[{"Update":{}}]}`, says: "Update is not supported"},
 		{what: "local index", operation: "CreateTable", body: `{"TableName":"fresh","LocalSecondaryIndexes":[{}]}`, says: "LocalSecondaryIndexes is not supported"},
@@ -231,7 +230,7 @@ func unsupportedRefusals() []refusal {
 			})
 		}
 	}
-	for _, operation := range []string{"ExecuteStatement", "BatchExecuteStatement", "CreateBackup", "CreateGlobalTable", "DescribeLimits", "TagResource"} {
+	for _, operation := range []string{"ExecuteStatement", "BatchExecuteStatement", "CreateBackup", "CreateGlobalTable", "DescribeLimits"} {
 		rows = append(rows, refusal{
 			what: operation, operation: operation, body: `{}`, want: "UnknownOperationException", says: operation + `\" is not supported`,
 		})

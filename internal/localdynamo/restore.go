@@ -118,7 +118,7 @@ func (e *Engine) restoreTable(b []byte) (*table, error) {
 		return t, nil
 	}
 	known.kinds, known.billing, known.throughput = t.kinds, t.billing, t.throughput
-	known.stream, known.changes, known.protected, known.ttl = t.stream, t.changes, t.protected, t.ttl
+	known.stream, known.changes, known.protected, known.ttl, known.tags = t.stream, t.changes, t.protected, t.ttl, t.tags
 	known.indexes = slices.DeleteFunc(slices.Clone(known.indexes), func(x *index) bool { return t.index(x.name) == nil })
 	for _, x := range t.indexes {
 		if known.index(x.name) == nil {

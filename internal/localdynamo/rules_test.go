@@ -221,9 +221,6 @@ func checkUnsupported(t *testing.T, x *table) {
 	_, err := x.db.ExecuteStatement(t.Context(), &dynamodb.ExecuteStatementInput{Statement: aws.String("SELECT * FROM x")})
 	requireCode(t, err, "UnknownOperationException")
 	require.ErrorContains(t, err, "ExecuteStatement")
-	_, err = x.db.Scan(t.Context(), &dynamodb.ScanInput{TableName: x.name, Segment: aws.Int32(0), TotalSegments: aws.Int32(2)})
-	requireCode(t, err, "ValidationException")
-	require.ErrorContains(t, err, "egment")
 	_, err = x.db.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{
 		TableName: x.name, Key: key("a", "b"),
 		AttributeUpdates: map[string]types.AttributeValueUpdate{"v": {Value: num(1)}},

@@ -182,7 +182,7 @@ func TestTornTailOfAStream(t *testing.T) {
 	}
 	records := k.all(t, arn)
 	require.Len(t, k.describe(t, arn).Shards, 2)
-	require.NoError(t, k.engine.Close())
+	k.d.Dir = crashed(t, k.d.Dir, filepath.Join(t.TempDir(), "crashed"))
 	names, bytes := logs(t, k.d.Dir)
 	require.NoError(t, os.Truncate(names[0], bytes-1))
 	var log strings.Builder
@@ -208,9 +208,9 @@ func checkStreamShowsWhatIsSafe(t *testing.T) {
 	t.Helper()
 	verdict := make(chan error)
 	var armed atomic.Bool
-	k := keepingStreams(t, localdynamo.StreamOptions{}, localdynamo.Durability{}.OnDisk(func(f journal.File) journal.File {
+	k := keepingStreams(t, localdynamo.StreamOptions{}, localdynamo.Durability{Wrap: func(f journal.File) journal.File {
 		return failing{File: f, verdict: verdict, armed: &armed}
-	}))
+	}})
 	tab, arn := k.plain(t, "unsafe")
 	tab.put(item("a", "1", "v", num(1)))
 	i := k.iterator(t, arn, k.describe(t, arn).Shards[0].ShardId, horizon)

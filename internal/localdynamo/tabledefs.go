@@ -48,6 +48,7 @@ type createTableInput struct {
 	ProvisionedThroughput     *throughput
 	StreamSpecification       streamSpecification
 	DeletionProtectionEnabled bool
+	Tags                      []tag `json:",omitempty"`
 }
 
 type updateTableInput struct {

@@ -14,15 +14,15 @@ func (e *Engine) describeTable(c *call) ([]byte, error) {
 	if err := decodeStruct(c.body, &in); err != nil {
 		return nil, err
 	}
-	if err := checkTableName(in.TableName); err != nil {
+	t, err := e.lookup(in.TableName)
+	if err != nil && asAPIError(err).name == typeNotFound {
+		return nil, &apiError{name: typeNotFound, message: "Requested resource not found: Table: " + in.TableName + " not found"}
+	}
+	if err != nil {
 		return nil, err
 	}
 	e.mu.RLock()
 	defer e.mu.RUnlock()
-	t, ok := e.tables[in.TableName]
-	if !ok {
-		return nil, &apiError{name: typeNotFound, message: "Requested resource not found: Table: " + in.TableName + " not found"}
-	}
 	return mustJSON(map[string]any{"Table": t.describe(statusActive)}), nil
 }
 
@@ -90,10 +90,13 @@ func (e *Engine) updateTable(c *call) ([]byte, error) {
 	if err := decodeStruct(c.body, &in); err != nil {
 		return nil, err
 	}
+	t, err := e.lookup(in.TableName)
+	if err != nil && asAPIError(err).name != typeNotFound {
+		return nil, err
+	}
 	if err := in.check(); err != nil {
 		return nil, err
 	}
-	t, err := e.lookup(in.TableName)
 	if err != nil {
 		return nil, err
 	}
@@ -143,9 +146,6 @@ func (e *Engine) updateTable(c *call) ([]byte, error) {
 
 // check refuses an update that changes nothing this engine has.
 func (in *updateTableInput) check() error {
-	if err := checkTableName(in.TableName); err != nil {
-		return err
-	}
 	switch {
 	case len(in.ReplicaUpdates) > 0:
 		return unsupported("ReplicaUpdates", "this engine has no replicas")

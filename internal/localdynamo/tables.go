@@ -26,6 +26,7 @@ type table struct {
 	stream     streamSpecification
 	changes    *stream // the newest, perhaps switched off; nil: there never was one
 	protected  bool
+	tags       []tag  // by key; replaced, never changed
 	ttl        string // attribute; empty: items do not expire
 
 	rows btree.Map[string, *row]
@@ -118,7 +119,7 @@ func (in *createTableInput) table() (*table, error) {
 	}
 	t := &table{
 		name: in.TableName, keys: keys, kinds: in.AttributeDefinitions,
-		stream: in.StreamSpecification, protected: in.DeletionProtectionEnabled,
+		stream: in.StreamSpecification, protected: in.DeletionProtectionEnabled, tags: in.Tags,
 	}
 	if err := t.setBilling(in.BillingMode, in.ProvisionedThroughput); err != nil {
 		return nil, err

@@ -12,6 +12,9 @@ import (
 
 func tableChecks() map[string]func(*testing.T, *table) {
 	return map[string]func(*testing.T, *table){
+		"an ARN for a name":  checkARNs,
+		"tags":               checkTags,
+		"continuous backups": checkContinuousBackups,
 		"describe": func(t *testing.T, x *table) {
 			x.put(item("a", "1", "g1", text("g"), "g1n", num(1)))
 			out, err := x.db.DescribeTable(t.Context(), &dynamodb.DescribeTableInput{TableName: x.name})

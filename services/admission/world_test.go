@@ -27,6 +27,7 @@ import (
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/internal/namespace"
 	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/storehttp"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -107,7 +108,7 @@ func (w *world) useEngine(endpoint string) {
 	w.next = engine
 	w.config = func(c aws.HTTPClient) aws.Config {
 		return aws.Config{
-			Region: "us-east-1", HTTPClient: c, BaseEndpoint: &endpoint,
+			Region: "us-east-1", HTTPClient: storehttp.OwnBody(c), BaseEndpoint: &endpoint,
 			Credentials: credentials.NewStaticCredentialsProvider("tidegate", "tidegate", ""),
 		}
 	}

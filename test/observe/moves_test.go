@@ -158,6 +158,16 @@ func moves() []move {
 			rises: []string{"tidegate_admission_settings_dropped_total"},
 		},
 		{
+			does: "snapshots of the embedded store that find no room", do: func(s *system) { require.NoError(s.t, s.embedded.write(s, "snapshot-")) },
+			rises: []string{"tidegate_engine_snapshot_failures_total"}, again: true,
+			mending: func(s *system) { s.embedded.full.Store(nil) },
+		},
+		{
+			does: "a disk without room", do: func(s *system) { require.Error(s.t, s.embedded.write(s, "log-")) },
+			rises:   []string{"tidegate_engine_failed"},
+			mending: func(s *system) { s.embedded.full.Store(nil) },
+		},
+		{
 			does: "snapshots that cannot be written", do: func(s *system) {
 				s.aggregator.each("UpdateItem", fault.Fault{Kind: fault.Refused})
 				s.acquire("alice")
@@ -177,6 +187,7 @@ func TestEveryMetricMoves(t *testing.T) {
 	first := s.startAggregator("a")
 	s.startArchiver()
 	s.startSharder("a")
+	s.embedded = s.disk()
 	moved := map[string]bool{}
 
 	// What shows as soon as a process is ready.

@@ -55,7 +55,8 @@ type system struct {
 	client *tidegate.Client
 	js     jetstream.JetStream
 
-	objects *archivetest.S3
+	objects  *archivetest.S3
+	embedded *disked
 
 	admission, relay, aggregator, sharder *road
 	clockAhead                            atomic.Int64 // of the admission node, nanoseconds

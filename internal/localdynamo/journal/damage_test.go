@@ -33,19 +33,23 @@ func edit(t *testing.T, path string, change func([]byte) []byte) {
 	require.NoError(t, os.WriteFile(path, change(bytes.Clone(b)), 0o640))
 }
 
-// TestTornTail cuts a log at every byte of its last frame.
+// TestTornTail cuts a log at every byte of its last frame, which was never
+// acknowledged.
 func TestTornTail(t *testing.T) {
 	dir := written(t, journal.Options{}, 5)
 	whole, err := os.ReadFile(filepath.Join(dir, firstLog))
 	require.NoError(t, err)
 	for lost := 1; lost <= frameSize; lost++ {
 		edit(t, filepath.Join(dir, firstLog), func([]byte) []byte { return whole[:len(whole)-lost] })
+		reached(t, dir, 4, 4)
 		j, c, log, err := open(journal.Options{Dir: dir})
 		require.NoError(t, err, "%d bytes lost", lost)
 		require.Equal(t, records(1, 4), c.records)
 		if lost < frameSize {
 			require.Contains(t, log, firstLog)
 			require.Contains(t, log, "offset=")
+			require.Contains(t, log, "acknowledged writes may be lost")
+			require.Contains(t, log, "first_lost=5")
 		} else {
 			require.Empty(t, log, "all of the frame is gone")
 		}
@@ -99,6 +103,8 @@ func TestDamageWithoutFsync(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, records(1, 3), c.records)
 	require.Contains(t, log, "bytes=88")
+	require.Contains(t, log, "acknowledged writes are lost")
+	require.Contains(t, log, "first_lost=4 last_lost=5")
 }
 
 // TestDamageOfOtherFiles is about files that have no tail to be torn.
@@ -119,7 +125,7 @@ func TestDamageOfOtherFiles(t *testing.T) {
 		want string
 	}{
 		"a log that is not the last, cut": {func(t *testing.T, dir string) {
-			edit(t, filepath.Join(dir, files(t, dir)[0]), func(b []byte) []byte { return b[:len(b)-1] })
+			edit(t, filepath.Join(dir, files(t, dir)[0]), func(b []byte) []byte { return b[:len(b)-33] })
 		}, "is damaged at byte"},
 		"a log is missing": {func(t *testing.T, dir string) {
 			require.NoError(t, os.Remove(filepath.Join(dir, files(t, dir)[1])))
@@ -130,12 +136,16 @@ func TestDamageOfOtherFiles(t *testing.T) {
 		"the last log is missing": {func(t *testing.T, dir string) {
 			names := files(t, dir)
 			require.NoError(t, os.Remove(filepath.Join(dir, names[len(names)-2])))
+		}, "is missing"},
+		"the last log is cut at a frame's border": {func(t *testing.T, dir string) {
+			names := files(t, dir)
+			edit(t, filepath.Join(dir, names[len(names)-2]), func(b []byte) []byte { return b[:32] })
 		}, "cut short"},
 		"the snapshot's entry": {func(t *testing.T, dir string) {
 			edit(t, filepath.Join(dir, snapshot), func(b []byte) []byte { b[68] ^= 1; return b })
 		}, snapshot + " is damaged at byte 32"},
 		"the snapshot's end": {func(t *testing.T, dir string) {
-			edit(t, filepath.Join(dir, snapshot), func(b []byte) []byte { return b[:len(b)-32] })
+			edit(t, filepath.Join(dir, snapshot), func(b []byte) []byte { return b[:len(b)-40] })
 		}, "its end is missing"},
 		"another format": {func(t *testing.T, dir string) {
 			edit(t, filepath.Join(dir, snapshot), func(b []byte) []byte { return journal.Reversion(b, 7) })

@@ -19,13 +19,23 @@
 //     entries that stand for all records up to the one it is named by.
 //   - kept: records that a snapshot stands for, and that stay in their logs because
 //     somebody still reads them.
+//   - end mark: a frame without records that ends a file: a log that has one has a
+//     successor.
 //   - torn tail: what a crash left of frames that were never synced; damage:
 //     anything else that does not read as it was written.
 //
 // Telling the two apart is what the synced field of a frame is for. Each says
 // how far the disk was safe when it was written. A frame that does not read is
-// damage if a frame behind it says that it was safe, or if it is not in the last
-// log; else it is the torn tail, which is reported and cut off.
+// damage if a frame behind it or REACH says that it was safe, or if it is not in the
+// last log; else it is the torn tail, which is reported and cut off.
+//
+// REACH is the file that says how far the logs reach: how far callers were answered,
+// and how far the disk was safe. It is written over after each group, so that a log
+// which ends too early is noticed even where a frame ends. Open refuses where records
+// are missing that were safe, and warns where they were only acknowledged.
+//
+// A write that finds no room is taken back and tried again by Retry, with all that
+// was appended since: only then is anything settled again. A failed fsync is final.
 //
 // Example:
 //
@@ -39,6 +49,10 @@
 //	then frames: "TGf1" length:4 first record:8 synced:8 crc of payload:4 crc of header:4
 //	             payload: records, each length:4 and bytes
 //
-// A snapshot is the same with "snap" and entries for records; an empty frame
-// ends it, whose synced field says how far the log must reach for it to hold.
+// and, once it has a successor, an end mark: "TGe1", and the successor's first record.
+//
+// A snapshot is the same with "snap" and entries for records. Its end mark has in its
+// synced field how far the logs must reach for it to hold, and as payload the first
+// record of the oldest log that must be there. Version 2 of the format had no end
+// marks in logs, and an empty frame at the end of a snapshot; it is read, not written.
 package journal

@@ -3,6 +3,7 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,24 +27,27 @@ func name(prefix string, number uint64) string { return fmt.Sprintf("%s%020d", p
 
 func (j *Journal) path(name string) string { return filepath.Join(j.options.Dir, name) }
 
-// lock takes the directory for this process until unlock or the process's end.
-func lock(dir string) (unlock func() error, err error) {
-	if err := os.MkdirAll(dir, dirMode); err != nil {
-		return nil, fmt.Errorf("make the directory %s: %w", dir, err)
+// lock takes the directory for this process until unlock or the process's end. used
+// reports whether a process has had it before.
+func lock(dir string, sync func(string) error) (used bool, unlock func() error, err error) {
+	if err := makeDir(filepath.Clean(dir), sync); err != nil {
+		return false, nil, fmt.Errorf("make the directory %s: %w", dir, err)
 	}
 	path := filepath.Join(dir, lockName)
+	_, err = os.Stat(path)
+	used = err == nil
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, fileMode)
 	if err != nil {
-		return nil, fmt.Errorf("write to the directory %s: %w", dir, err)
+		return used, nil, fmt.Errorf("write to the directory %s: %w", dir, err)
 	}
 	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		_ = file.Close() // nothing was written
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, fmt.Errorf("%w: another process has taken %s; stop it, or give another directory", ErrInUse, path)
+			return used, nil, fmt.Errorf("%w: another process has taken %s; stop it, or give another directory", ErrInUse, path)
 		}
-		return nil, fmt.Errorf("lock %s: %w", path, err)
+		return used, nil, fmt.Errorf("lock %s: %w", path, err)
 	}
-	return file.Close, nil
+	return used, file.Close, nil
 }
 
 // ErrInUse is the error of Open where another process has the directory open.
@@ -90,15 +94,28 @@ func (j *Journal) removeAside() error {
 
 // aside makes a file under another name, until adopt gives it its own.
 func (j *Journal) aside(name string, kind fileKind, number uint64) (File, error) {
-	file, err := os.OpenFile(j.path(name+asideSuffix), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, fileMode)
+	path := j.path(name + asideSuffix)
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, fileMode)
 	if err != nil {
 		return nil, err
 	}
-	f := j.wrap(file)
-	if _, err := f.Write(fileHeader(kind, number)); err != nil {
-		return nil, errors.Join(err, f.Close())
+	f := j.wrap(osFile{file})
+	if _, err := f.Write(fileHeader(kind, number, version)); err != nil {
+		return nil, errors.Join(err, f.Close(), removeIfThere(path))
 	}
 	return f, nil
+}
+
+// osFile is a file of the operating system.
+type osFile struct{ *os.File }
+
+// Truncate cuts the file to a size, where the next Write goes on.
+func (f osFile) Truncate(size int64) error {
+	if err := f.File.Truncate(size); err != nil {
+		return err
+	}
+	_, err := f.Seek(size, io.SeekStart)
+	return err
 }
 
 func (j *Journal) wrap(f File) File {
@@ -110,14 +127,17 @@ func (j *Journal) wrap(f File) File {
 
 // adopt makes a file that was written aside one of the directory's: from then
 // on it is there with all its content, whatever happens.
-func (j *Journal) adopt(f File, name string) error {
+func (j *Journal) adopt(f interface{ Sync() error }, name string) error {
 	if err := f.Sync(); err != nil {
 		return err
 	}
 	if err := os.Rename(j.path(name+asideSuffix), j.path(name)); err != nil {
 		return err
 	}
-	return syncDir(j.options.Dir)
+	if err := j.options.SyncDir(j.options.Dir); err != nil {
+		return finalError{err} // it may be there or not after a crash, and asking again does not tell
+	}
+	return nil
 }
 
 func syncDir(dir string) error {
@@ -128,33 +148,82 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// begin starts the log whose first record has that number. The caller has the
-// turn, or is alone.
-func (j *Journal) begin(first uint64) error {
-	f, err := j.aside(name(logPrefix, first), kindLog, first)
-	if err != nil {
+// makeDir makes a directory, and those above it, so that a crash leaves it there.
+func makeDir(dir string, sync func(string) error) error {
+	info, err := os.Stat(dir)
+	switch {
+	case err == nil && !info.IsDir():
+		return fmt.Errorf("%s is no directory", dir)
+	case err == nil || !errors.Is(err, os.ErrNotExist):
 		return err
 	}
-	if err := j.adopt(f, name(logPrefix, first)); err != nil {
-		return errors.Join(err, f.Close())
+	above := filepath.Dir(dir)
+	if err := makeDir(above, sync); err != nil {
+		return err
 	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.logs = append(j.logs, log{first: first})
-	j.file, j.size = f, headerSize
-	return nil
+	if err := os.Mkdir(dir, dirMode); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	return sync(above)
 }
 
-// roll ends the log, synced, and begins the next: so a log that has a
-// successor has no torn tail.
+// create makes the log whose first record has that number. The caller has the
+// turn, or is alone.
+func (j *Journal) create(first uint64) (File, error) {
+	own := name(logPrefix, first)
+	f, err := j.aside(own, kindLog, first)
+	if err != nil {
+		return nil, err
+	}
+	if err := j.adopt(f, own); err != nil {
+		return nil, errors.Join(err, f.Close(), removeIfThere(j.path(own+asideSuffix)))
+	}
+	return f, nil
+}
+
+// appendTo makes f, the log whose first record has that number, the last log.
+func (j *Journal) appendTo(f File, first uint64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if n := len(j.logs); n > 0 && j.logs[n-1].first == first {
+		j.logs = j.logs[:n-1] // an empty log of an older format, which f has replaced
+	}
+	j.logs = append(j.logs, log{first: first})
+	j.file, j.size = f, headerSize
+}
+
+// begin starts a log where there is none to end.
+func (j *Journal) begin(first uint64) error {
+	f, err := j.create(first)
+	if err == nil {
+		j.appendTo(f, first)
+	}
+	return err
+}
+
+// roll ends the log, synced, and begins the next. A log that has a successor has
+// no torn tail; one with an end mark has a successor. Where roll fails for want of
+// space nothing has changed but that the successor may be there, empty.
 func (j *Journal) roll(first uint64) error {
 	old := j.file
 	if err := old.Sync(); err != nil {
-		return err
+		return finalError{err}
 	}
 	j.synced = first - 1
-	if err := j.begin(first); err != nil {
+	next, err := j.create(first)
+	if err != nil {
 		return err
 	}
-	return old.Close()
+	mark := newFrame(nil)
+	seal(mark, endMagic, first, j.synced)
+	if _, err := old.Write(mark); err != nil {
+		return errors.Join(j.void(err), next.Close())
+	}
+	// No record of the next log is acknowledged before this, so a log that is lost
+	// with acknowledged records is missed.
+	if err := errors.Join(old.Sync(), j.reach.file.Sync(), old.Close()); err != nil {
+		return finalError{errors.Join(err, next.Close())}
+	}
+	j.appendTo(next, first)
+	return nil
 }

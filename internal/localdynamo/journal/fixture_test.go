@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -72,18 +73,38 @@ func records(from, to int) []string {
 	return out
 }
 
-// files are the names in a directory besides the lock.
+// files are the logs and snapshots of a directory.
 func files(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	var out []string
 	for _, e := range entries {
-		if e.Name() != "LOCK" {
+		if e.Name() != "LOCK" && e.Name() != reachName {
 			out = append(out, e.Name())
 		}
 	}
 	return out
+}
+
+const reachName = "REACH"
+
+// memoryDir is a directory in memory where there is one, for what opens thousands
+// of journals.
+func memoryDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "journal-") //nolint:usetesting // t.TempDir is on a disk
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	return dir
+}
+
+// reached says in a directory that logs reached no further.
+func reached(t *testing.T, dir string, settled, synced uint64) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, reachName), journal.ReachFile(settled, synced), 0o640))
 }
 
 // crashed copies a directory as a crash would leave it.
@@ -93,6 +114,28 @@ func crashed(t *testing.T, dir string) string {
 	require.NoError(t, os.CopyFS(filepath.Join(to, "copy"), os.DirFS(dir)))
 	return filepath.Join(to, "copy")
 }
+
+// lines is a log that may be read while it is written.
+type lines struct {
+	mu sync.Mutex
+	b  bytes.Buffer // guarded by mu
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func (l *lines) count(text string) int { return strings.Count(l.String(), text) }
+
+func (l *lines) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
 // disk is a file that can be held up and made to fail.
 type disk struct {
@@ -106,6 +149,16 @@ type disks struct {
 	syncs   int                      // guarded by mu
 	onSync  func() error             // guarded by mu
 	onWrite func([]byte) (int, bool) // guarded by mu; true: write so much, and fail
+	fails   error                    // how; guarded by mu; nil: with an error that is about no disk
+}
+
+func (s *disks) writeError() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fails != nil {
+		return s.fails
+	}
+	return os.ErrDeadlineExceeded
 }
 
 func (s *disks) wrap(f journal.File) journal.File { return disk{File: f, s: s} }
@@ -129,7 +182,7 @@ func (d disk) Write(b []byte) (int, error) {
 	if hook != nil {
 		if n, full := hook(b); full {
 			n, _ = d.File.Write(b[:n])
-			return n, os.ErrDeadlineExceeded // any error does
+			return n, d.s.writeError()
 		}
 	}
 	return d.File.Write(b)

@@ -14,8 +14,13 @@ const (
 	lengthSize = 4
 
 	fileMagic  = "TIDEGATE"
+	magicSize  = 4 // of a frame
 	frameMagic = "TGf1"
-	version    = 2
+	endMagic   = "TGe1" // an end mark: the file's last frame
+
+	version       = 3
+	withoutEnds   = 2 // the version before end marks: read, not written
+	versionOffset = 12
 )
 
 // fileKind is what a file is of; it stands in its header.
@@ -41,35 +46,39 @@ func (e *DamageError) Error() string {
 		e.File, e.Offset, e.What)
 }
 
-// fileHeader begins a file.
-func fileHeader(kind fileKind, number uint64) []byte {
+// fileHeader begins a file of a format version.
+func fileHeader(kind fileKind, number uint64, v uint32) []byte {
 	b := make([]byte, 0, headerSize)
 	b = append(append(b, fileMagic...), kind...)
-	b = binary.LittleEndian.AppendUint32(b, version)
+	b = binary.LittleEndian.AppendUint32(b, v)
 	b = binary.LittleEndian.AppendUint64(b, number)
 	b = binary.LittleEndian.AppendUint32(b, 0)
 	return binary.LittleEndian.AppendUint32(b, checksum(b))
 }
 
-func checkFileHeader(file string, b []byte, kind fileKind, number uint64) error {
+// checkFileHeader returns the file's format version.
+func checkFileHeader(file string, b []byte, kind fileKind, number uint64) (v uint32, err error) {
 	switch {
 	case len(b) < headerSize || string(b[:8]) != fileMagic:
-		return &DamageError{File: file, What: "it does not begin as a file of this program"}
+		return 0, &DamageError{File: file, What: "it does not begin as a file of this program"}
 	case checksum(b[:28]) != binary.LittleEndian.Uint32(b[28:]):
-		return &DamageError{File: file, What: "the checksum of its header is wrong"}
+		return 0, &DamageError{File: file, What: "the checksum of its header is wrong"}
 	}
-	if v := binary.LittleEndian.Uint32(b[12:]); v != version {
-		return fmt.Errorf("%s has format version %d, and this program reads version %d: use the program that wrote it", file, v, version)
+	v = binary.LittleEndian.Uint32(b[versionOffset:])
+	if v != version && v != withoutEnds {
+		return 0, fmt.Errorf("%s has format version %d, and this program reads versions %d and %d: use the program that wrote it",
+			file, v, withoutEnds, version)
 	}
-	if !bytes.Equal(b[:headerSize], fileHeader(kind, number)) {
-		return &DamageError{File: file, What: "its header does not fit its name"}
+	if !bytes.Equal(b[:headerSize], fileHeader(kind, number, v)) {
+		return 0, &DamageError{File: file, What: "its header does not fit its name"}
 	}
-	return nil
+	return v, nil
 }
 
 // frame is what one write put into a file.
 type frame struct {
-	first   uint64 // number of its first record
+	end     bool   // it is the file's end mark
+	first   uint64 // number of its first record; of an end mark: of the first record or entry that the file does not have
 	synced  uint64 // position that was synced when it was written
 	payload []byte
 }
@@ -86,9 +95,9 @@ func addRecord(b []byte, encode func([]byte) []byte) []byte {
 }
 
 // seal writes the header of a frame whose records are all in it.
-func seal(b []byte, first, synced uint64) {
+func seal(b []byte, magic string, first, synced uint64) {
 	payload := b[headerSize:]
-	copy(b, frameMagic)
+	copy(b, magic)
 	binary.LittleEndian.PutUint32(b[4:], uint32(len(payload)))
 	binary.LittleEndian.PutUint64(b[8:], first)
 	binary.LittleEndian.PutUint64(b[16:], synced)
@@ -98,7 +107,11 @@ func seal(b []byte, first, synced uint64) {
 
 // parseHeader reads a frame's header and the length of its payload.
 func parseHeader(b []byte) (f frame, length int, crc uint32, ok bool) {
-	if len(b) < headerSize || string(b[:4]) != frameMagic || checksum(b[:28]) != binary.LittleEndian.Uint32(b[28:]) {
+	if len(b) < headerSize || checksum(b[:28]) != binary.LittleEndian.Uint32(b[28:]) {
+		return frame{}, 0, 0, false
+	}
+	magic := string(b[:magicSize])
+	if f.end = magic == endMagic; !f.end && magic != frameMagic {
 		return frame{}, 0, 0, false
 	}
 	f.first, f.synced = binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint64(b[16:])
@@ -126,11 +139,13 @@ func eachRecord(payload []byte, visit func([]byte) error) (count uint64, err err
 
 // frameReader reads a file frame by frame.
 type frameReader struct {
-	src  *bufio.Reader
-	file string
-	at   int64 // offset of the next frame
-	size int64 // of the file
-	buf  []byte
+	src     *bufio.Reader
+	file    string
+	version uint32 // of the file's format
+	at      int64  // offset of the next frame
+	size    int64  // of the file
+	ended   bool   // its end mark was read
+	buf     []byte
 }
 
 // next returns the next frame, io.EOF behind the last, and a *DamageError where
@@ -164,6 +179,10 @@ func (r *frameReader) next() (frame, error) {
 	if checksum(f.payload) != crc {
 		return frame{}, r.damage("the checksum of a frame is wrong")
 	}
+	if f.end && left > headerSize+int64(length) {
+		return frame{}, r.damage("there is more behind its end mark")
+	}
+	r.ended = f.end
 	r.at += headerSize + int64(length)
 	return f, nil
 }
@@ -176,7 +195,7 @@ func (r *frameReader) damage(what string) error {
 // synced when that frame was written.
 func provesSynced(b []byte, record uint64) bool {
 	for {
-		i := bytes.Index(b, []byte(frameMagic))
+		i := bytes.Index(b, []byte(frameMagic[:2])) // an end mark proves it, too
 		if i < 0 {
 			return false
 		}

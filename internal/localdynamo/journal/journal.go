@@ -29,9 +29,11 @@ type Options struct {
 	LogBytes int64
 	// Log is told about a torn tail. Default: slog.Default.
 	Log *slog.Logger
-	// Wrap, where set, is put around each file that is written: where a test
-	// makes disks fail.
+	// Wrap, where set, is put around each log and snapshot that is written: where a
+	// test makes disks fail.
 	Wrap func(File) File
+	// SyncDir forces a directory's entries to the disk. Default: fsync.
+	SyncDir func(dir string) error
 }
 
 // File is a file that is written from its begin to its end.
@@ -39,6 +41,8 @@ type File interface {
 	io.WriteCloser
 	// Sync returns when all that was written is on the disk.
 	Sync() error
+	// Truncate cuts the file to a size, where the next Write goes on.
+	Truncate(size int64) error
 }
 
 // Journal is a directory of records that this process alone writes. It is safe
@@ -49,15 +53,19 @@ type Journal struct {
 
 	// turn holds one token: who takes it may write, and gives it back.
 	turn   chan struct{}
-	file   File   // owned by the turn
-	size   int64  // of file; owned by the turn
-	synced uint64 // position; owned by the turn
+	file   File      // owned by the turn
+	size   int64     // of file, up to the last whole frame; owned by the turn
+	synced uint64    // position; owned by the turn
+	reach  reachFile // owned by the turn
 
 	position atomic.Uint64 // of the last record appended
 	settled  atomic.Uint64
 	logged   atomic.Int64 // bytes since the last snapshot
 	failure  atomic.Pointer[failure]
+	failed   chan struct{} // closed by a final failure
 	closed   atomic.Bool
+
+	oldFormat bool // the last log had no end marks; owned by Open
 
 	mu        sync.Mutex
 	gathering *group // takes records; guarded by mu
@@ -68,8 +76,6 @@ type Journal struct {
 	stop   chan struct{}
 	ticker sync.WaitGroup
 }
-
-type failure struct{ err error }
 
 // group is the records that one write takes.
 type group struct {
@@ -88,7 +94,7 @@ func (j *Journal) Append(encode func([]byte) []byte) uint64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	position := j.position.Add(1)
-	if j.failure.Load() != nil {
+	if f := j.failure.Load(); f != nil && f.final {
 		return position // nobody will write it
 	}
 	g := j.gathering
@@ -106,16 +112,6 @@ func (j *Journal) Settled() uint64 { return j.settled.Load() }
 
 // Logged is how many bytes of logs a restart would read behind the last snapshot.
 func (j *Journal) Logged() int64 { return j.logged.Load() }
-
-// Err is what made the journal useless: a failed write or fsync, or Close. It
-// is final: what a disk holds after an error is not known until it is read
-// again, so the way on is to open the directory anew.
-func (j *Journal) Err() error {
-	if f := j.failure.Load(); f != nil {
-		return f.err
-	}
-	return nil
-}
 
 // Wait returns when all records up to a position are settled, or the error that
 // keeps them from it. Whoever comes first writes for all who wait.
@@ -157,9 +153,13 @@ func (j *Journal) Sync() error {
 // write writes the group that has gathered and settles it. The caller has the
 // turn.
 func (j *Journal) write(force bool) {
-	if j.Err() != nil {
-		return
+	if j.Err() == nil {
+		j.tryWrite(force)
 	}
+}
+
+// tryWrite is write, even after a failure.
+func (j *Journal) tryWrite(force bool) {
 	j.mu.Lock()
 	g := j.gathering
 	j.gathering = newGroup(j.spare)
@@ -171,50 +171,51 @@ func (j *Journal) write(force bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.writing = nil
+	if err != nil {
+		j.fail(fmt.Errorf("write to %s: %w", j.options.Dir, err), g)
+		return
+	}
 	if cap(g.frame) <= maxSpare {
 		j.spare = g.frame
 	}
-	if err != nil {
-		j.fail(fmt.Errorf("write to %s: %w", j.options.Dir, err))
-	} else if g.count > 0 {
+	if g.count > 0 {
 		j.settled.Store(g.last)
 	}
+	j.recovered()
 	close(g.done)
 }
 
-// fail makes err the journal's end, unless it has one. The caller holds mu.
-func (j *Journal) fail(err error) {
-	if j.failure.CompareAndSwap(nil, &failure{err}) {
-		close(j.gathering.done) // nobody will write it
-	}
-}
-
-// put writes a group to the disk. The caller has the turn.
+// put writes a group to the disk. The caller has the turn. Where it fails for want
+// of space, the group can be put again.
 func (j *Journal) put(g *group, force bool) error {
+	first := g.last - g.count + 1
 	if g.count > 0 {
-		first := g.last - g.count + 1
 		if j.size >= j.options.LogBytes && j.size > headerSize {
 			if err := j.roll(first); err != nil {
 				return err
 			}
 		}
-		seal(g.frame, first, j.synced)
-		j.mark(first, j.size)
-		n, err := j.file.Write(g.frame)
-		j.size += int64(n)
-		j.logged.Add(int64(n))
-		if err != nil {
-			return err
+		seal(g.frame, frameMagic, first, j.synced)
+		if _, err := j.file.Write(g.frame); err != nil {
+			return j.void(err)
 		}
 	}
-	settled := max(g.last, j.settled.Load())
-	if !force || j.synced == settled {
-		return nil
+	r := reach{settled: max(g.last, j.settled.Load()), synced: j.synced}
+	if force && r.synced != r.settled {
+		if err := j.file.Sync(); err != nil {
+			return finalError{err}
+		}
+		r.synced = r.settled
 	}
-	if err := j.file.Sync(); err != nil {
-		return err
+	if err := j.reach.write(r); err != nil {
+		return j.void(err)
 	}
-	j.synced = settled
+	j.synced = r.synced
+	if g.count > 0 {
+		j.mark(first, j.size)
+		j.size += int64(len(g.frame))
+		j.logged.Add(int64(len(g.frame)))
+	}
 	return nil
 }
 
@@ -227,9 +228,7 @@ func (j *Journal) tick() {
 		case <-j.stop:
 			return
 		case <-ticker.C:
-			if j.Sync() != nil {
-				return // callers are told by Wait
-			}
+			_ = j.Sync() // callers are told by Wait
 		}
 	}
 }
@@ -246,7 +245,7 @@ func (j *Journal) Close() error {
 	<-j.turn
 	defer func() { j.turn <- struct{}{} }()
 	j.mu.Lock()
-	j.fail(ErrClosed)
+	j.end(ErrClosed)
 	j.mu.Unlock()
-	return errors.Join(err, j.file.Close(), j.unlock())
+	return errors.Join(err, j.file.Close(), j.reach.close(), j.unlock())
 }

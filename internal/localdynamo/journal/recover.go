@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 )
 
 // Restore is given what is in a directory: each entry of the snapshot, if there
@@ -30,9 +31,10 @@ func (r *Restore) record(snapshot uint64) func(uint64, []byte) error {
 }
 
 // Open takes a directory for this process and restores what is in it. It returns
-// ErrInUse where another process has the directory, and a *DamageError where
-// acknowledged records would be missing. A torn tail is reported to Options.Log
-// and cut off.
+// ErrInUse where another process has the directory, and a *DamageError or
+// ErrIncomplete where records would be missing that were forced to the disk. A torn
+// tail is reported to Options.Log and cut off; so are acknowledged records that
+// were lost because they had not been forced.
 func Open(o Options, r Restore) (*Journal, error) {
 	if o.LogBytes <= 0 {
 		o.LogBytes = defaultLogBytes
@@ -40,14 +42,21 @@ func Open(o Options, r Restore) (*Journal, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	unlock, err := lock(o.Dir)
+	if o.SyncDir == nil {
+		o.SyncDir = syncDir
+	}
+	used, unlock, err := lock(o.Dir, o.SyncDir)
 	if err != nil {
 		return nil, err
 	}
 	j := &Journal{
 		options: o, unlock: unlock, turn: make(chan struct{}, 1), gathering: newGroup(nil), stop: make(chan struct{}),
+		failed: make(chan struct{}),
 	}
-	if err := j.recover(&r); err != nil {
+	if err := j.recover(&r, used); err != nil {
+		if j.file != nil {
+			err = errors.Join(err, j.file.Close())
+		}
 		return nil, errors.Join(err, unlock())
 	}
 	j.turn <- struct{}{}
@@ -58,60 +67,90 @@ func Open(o Options, r Restore) (*Journal, error) {
 }
 
 // recover reads the directory and makes the last log ready to be appended to.
-func (j *Journal) recover(r *Restore) error {
+func (j *Journal) recover(r *Restore, used bool) error {
 	l, err := j.list()
 	if err = errors.Join(err, j.removeAside()); err != nil {
 		return fmt.Errorf("read the directory %s: %w", j.options.Dir, err)
 	}
-	var snapshot, reach uint64
-	if n := len(l.snapshots); n > 0 {
-		snapshot = l.snapshots[n-1]
-		if reach, err = j.readSnapshot(snapshot, r.Entry); err != nil {
-			return err
-		}
-	} else if len(l.logs) == 0 {
-		return j.begin(1)
-	}
-	next, err := j.readLogs(l.logs, snapshot, r.record(snapshot))
+	known, whole, err := j.readReach()
 	if err != nil {
 		return err
 	}
-	if next <= reach {
-		return fmt.Errorf("the logs in %s end at record %d, but %s needs them up to %d: a file is missing or was cut short",
-			j.options.Dir, next-1, name(snapshotPrefix, snapshot), reach)
+	var s stands
+	if n := len(l.snapshots); n > 0 {
+		if s, err = j.readSnapshot(l.snapshots[n-1], r.Entry); err != nil {
+			return err
+		}
+	}
+	next := uint64(1)
+	if s.snapshot > 0 || len(l.logs) > 0 {
+		if next, err = j.readLogs(l.logs, s, known, r.record(s.snapshot)); err != nil {
+			return err
+		}
+	}
+	whole = whole || !used && len(l.logs) == 0 // then nothing was ever written
+	if err := j.checkReach(known, whole, next, s); err != nil {
+		return err
 	}
 	j.position.Store(next - 1)
 	j.settled.Store(next - 1)
 	j.synced = next - 1
-	return j.cut(snapshot, 0) // which logs to keep is known by the next snapshot
+	if err := j.beginReach(reach{settled: next - 1, synced: next - 1}); err != nil {
+		return err
+	}
+	if err := j.beginNow(next); err != nil {
+		return err
+	}
+	return j.cut(s.snapshot, s.oldest)
 }
 
-// readLogs reads all logs and opens the last. It returns the number of the next
-// record.
-func (j *Journal) readLogs(logs []uint64, snapshot uint64, record func(uint64, []byte) error) (next uint64, err error) {
-	if len(logs) == 0 || logs[0] > snapshot+1 {
-		return 0, fmt.Errorf("in %s no log begins at record %d or before: a file is missing", j.options.Dir, snapshot+1)
+// beginNow begins a log where there is none, or none of today's format.
+func (j *Journal) beginNow(next uint64) error {
+	switch old := j.file; {
+	case old == nil:
+		return j.begin(next)
+	case j.oldFormat:
+		return errors.Join(j.begin(next), old.Close())
+	}
+	return nil
+}
+
+// readLogs reads all logs that are needed and opens the last. It returns the number
+// of the next record.
+func (j *Journal) readLogs(logs []uint64, s stands, known reach, record func(uint64, []byte) error) (next uint64, err error) {
+	// A power cut may bring back what a snapshot has removed.
+	logs = slices.DeleteFunc(logs, func(first uint64) bool { return first < s.oldest })
+	oldest := s.oldest
+	if oldest == 0 {
+		oldest = s.snapshot + 1
+	}
+	if len(logs) == 0 || logs[0] > oldest {
+		return 0, j.incomplete("no log begins at record %d or before, where %s should be: a file is missing",
+			oldest, j.path(name(logPrefix, oldest)))
 	}
 	next = logs[0]
 	for i, first := range logs {
 		if first != next {
-			return 0, fmt.Errorf("%s begins with record %d, but the logs before it end with %d: a file is missing",
+			return 0, j.incomplete("%s begins with record %d, but the logs before it end with %d: a file is missing",
 				j.path(name(logPrefix, first)), first, next-1)
 		}
 		j.logs = append(j.logs, log{first: first})
-		before := j.logged.Load()
-		if next, err = j.readLog(first, i == len(logs)-1, record); err != nil {
+		before, successor := j.logged.Load(), uint64(0)
+		if i < len(logs)-1 {
+			successor = logs[i+1]
+		}
+		if next, err = j.readLog(first, successor, known, record); err != nil {
 			return 0, err
 		}
-		if next <= snapshot+1 {
+		if next <= s.snapshot+1 {
 			j.logged.Store(before) // the snapshot stands for all of it
 		}
 	}
 	return next, nil
 }
 
-// readLog reads one log. The last may have a torn tail.
-func (j *Journal) readLog(first uint64, last bool, record func(number uint64, b []byte) error) (next uint64, err error) {
+// readLog reads one log. The last, which has no successor, may have a torn tail.
+func (j *Journal) readLog(first, successor uint64, known reach, record func(number uint64, b []byte) error) (next uint64, err error) {
 	path := j.path(name(logPrefix, first))
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -129,12 +168,20 @@ func (j *Journal) readLog(first uint64, last bool, record func(number uint64, b 
 	}
 	next, err = readFrames(r, first, j.mark, record)
 	var damage *DamageError
-	if errors.As(err, &damage) && last {
-		err = j.cutTail(file, damage, next)
+	last := successor == 0
+	switch torn := errors.As(err, &damage); {
+	case torn && last:
+		err = j.cutTail(file, damage, next, known)
+	case torn && next == successor: // its records are all there, so it is the end mark that is torn
+		err = file.Truncate(damage.Offset)
 	}
 	j.logged.Add(r.at - headerSize)
 	if err != nil || !last {
 		return next, err
+	}
+	if r.ended {
+		return 0, j.incomplete("%s was ended, and %s, which begins with the record behind it, is missing",
+			path, j.path(name(logPrefix, next)))
 	}
 	// What is read here may be in the machine's memory only: a process that died
 	// in the middle of an fsync leaves it so.
@@ -145,7 +192,8 @@ func (j *Journal) readLog(first uint64, last bool, record func(number uint64, b 
 		return 0, err
 	}
 	keep = true
-	j.file, j.size = j.wrap(file), r.at
+	j.file, j.size = j.wrap(osFile{file}), r.at
+	j.oldFormat = r.version == withoutEnds
 	return next, nil
 }
 
@@ -164,7 +212,8 @@ func openFrames(file *os.File, kind fileKind, number uint64, buffer int) (*frame
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, fmt.Errorf("read %s: %w", r.file, err)
 	}
-	return r, checkFileHeader(r.file, header[:n], kind, number)
+	r.version, err = checkFileHeader(r.file, header[:n], kind, number)
+	return r, err
 }
 
 // readFrames reads frames of records from a number on and returns the number of
@@ -184,6 +233,9 @@ func readFrames(r *frameReader, next uint64, mark func(uint64, int64), record fu
 			return next, fmt.Errorf("%s: at byte %d is record %d where %d should be: files of two directories are mixed",
 				r.file, at, f.first, next)
 		}
+		if f.end {
+			continue // next looks that it is the last
+		}
 		mark(next, at)
 		_, err = eachRecord(f.payload, func(b []byte) error {
 			err := record(next, b)
@@ -198,7 +250,7 @@ func readFrames(r *frameReader, next uint64, mark func(uint64, int64), record fu
 
 // cutTail cuts a log off where a torn tail begins, and refuses to where it is
 // damage.
-func (j *Journal) cutTail(file *os.File, damage *DamageError, next uint64) error {
+func (j *Journal) cutTail(file *os.File, damage *DamageError, next uint64, known reach) error {
 	info, err := file.Stat()
 	if err != nil {
 		return err
@@ -207,11 +259,12 @@ func (j *Journal) cutTail(file *os.File, damage *DamageError, next uint64) error
 	if _, err := file.ReadAt(tail, damage.Offset); err != nil {
 		return fmt.Errorf("read %s: %w", damage.File, err)
 	}
-	if provesSynced(tail[1:], next) {
+	if next <= known.synced || provesSynced(tail[1:], next) {
 		return damage
 	}
-	j.options.Log.Warn("the end of the log was never fully written and is dropped: nothing in it was acknowledged as safe",
-		"file", damage.File, "offset", damage.Offset, "bytes", len(tail), "found", damage.What)
+	j.options.Log.Warn("the end of the log was never fully written and is dropped; where writes are forced to the disk before they are "+
+		"answered none of them was acknowledged, and otherwise acknowledged writes may be lost",
+		"file", damage.File, "offset", damage.Offset, "bytes", len(tail), "found", damage.What, "first_lost", next)
 	if err := file.Truncate(damage.Offset); err != nil {
 		return fmt.Errorf("cut the end off %s: %w", damage.File, err)
 	}

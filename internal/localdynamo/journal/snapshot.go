@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -8,8 +9,12 @@ import (
 	"slices"
 )
 
-// snapshotFrame is how many bytes of entries a snapshot's frame takes.
-const snapshotFrame = 64 << 10
+const (
+	// snapshotFrame is how many bytes of entries a snapshot's frame takes.
+	snapshotFrame = 64 << 10
+	// oldestSize is the payload of a snapshot's end mark, in bytes.
+	oldestSize = 8
+)
 
 // Snapshot writes entries that stand for all records up to a position, and
 // removes the logs that they make needless, except those with records at keep or
@@ -20,11 +25,11 @@ const snapshotFrame = 64 << 10
 // fails nothing has changed.
 func (j *Journal) Snapshot(position, keep uint64, write func(add func(entry []byte) error) error) error {
 	own := name(snapshotPrefix, position)
-	err := j.writeSnapshot(own, position, write)
+	oldest, err := j.writeSnapshot(own, position, keep, write)
 	if err != nil {
 		return fmt.Errorf("write the snapshot %s: %w", j.path(own), errors.Join(err, removeIfThere(j.path(own+asideSuffix))))
 	}
-	return j.cut(position, keep)
+	return j.cut(position, oldest)
 }
 
 func removeIfThere(path string) error {
@@ -34,33 +39,47 @@ func removeIfThere(path string) error {
 	return nil
 }
 
-func (j *Journal) writeSnapshot(own string, position uint64, write func(add func(entry []byte) error) error) (err error) {
+// writeSnapshot returns the oldest log that a directory with this snapshot must have.
+func (j *Journal) writeSnapshot(own string, position, keep uint64, write func(add func(entry []byte) error) error) (oldest uint64, err error) {
 	before := j.logged.Load()
 	f, err := j.aside(own, kindSnapshot, position)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	w := snapshotWriter{file: f, frame: newFrame(nil), next: 1}
 	if err := write(w.add); err != nil {
-		return err
+		return 0, err
 	}
 	if err := w.flush(0); err != nil {
-		return err
+		return 0, err
 	}
 	// Entries may show any record that was appended up to here.
 	reach := j.Position()
 	if err := j.Sync(); err != nil {
-		return err
+		return 0, err
 	}
-	if err := w.end(reach); err != nil {
-		return err
+	oldest = j.oldest(min(position+1, keep))
+	if err := w.end(reach, oldest); err != nil {
+		return 0, err
 	}
 	if err := j.adopt(f, own); err != nil {
-		return err
+		return 0, err
 	}
 	j.logged.Add(-before)
-	return nil
+	return oldest, nil
+}
+
+// oldest returns the first record of the oldest log that is needed for a record
+// and all behind it.
+func (j *Journal) oldest(needed uint64) uint64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	i := 0
+	for i+1 < len(j.logs) && j.logs[i+1].first <= needed {
+		i++
+	}
+	return j.logs[i].first
 }
 
 // snapshotWriter gathers entries into frames.
@@ -82,74 +101,89 @@ func (w *snapshotWriter) flush(atLeast int) error {
 	if w.count == 0 || len(w.frame) < atLeast {
 		return nil
 	}
-	return w.write(0)
-}
-
-func (w *snapshotWriter) write(reach uint64) error {
-	seal(w.frame, w.next, reach)
+	seal(w.frame, frameMagic, w.next, 0)
 	_, err := w.file.Write(w.frame)
 	w.frame, w.next, w.count = newFrame(w.frame), w.next+w.count, 0
 	return err
 }
 
-// end writes the empty frame that says that all entries are there.
-func (w *snapshotWriter) end(reach uint64) error { return w.write(reach) }
+// end writes the end mark: all entries are there. It says how far the logs must
+// reach for the snapshot to hold, and which log is the oldest that must be there.
+func (w *snapshotWriter) end(reach, oldest uint64) error {
+	mark := binary.LittleEndian.AppendUint64(newFrame(nil), oldest)
+	seal(mark, endMagic, w.next, reach)
+	_, err := w.file.Write(mark)
+	return err
+}
 
-// readSnapshot restores the entries of a snapshot and returns how far the logs
-// must reach for it to hold.
-func (j *Journal) readSnapshot(position uint64, entry func([]byte) error) (reach uint64, err error) {
+// stands is what a directory must have for its snapshot to hold.
+type stands struct {
+	snapshot uint64 // position; 0: there is none
+	reach    uint64 // how far the logs must reach
+	oldest   uint64 // first record of the oldest log that must be there; 0: not known
+}
+
+// readSnapshot restores the entries of a snapshot.
+func (j *Journal) readSnapshot(position uint64, entry func([]byte) error) (s stands, err error) {
 	file, err := os.Open(j.path(name(snapshotPrefix, position)))
 	if err != nil {
-		return 0, err
+		return s, err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	r, err := openFrames(file, kindSnapshot, position, readAhead)
 	if err != nil {
-		return 0, err
+		return s, err
 	}
 	for next := uint64(1); ; {
 		at := r.at
 		f, err := r.next()
 		switch {
 		case errors.Is(err, io.EOF):
-			return 0, r.damage("its end is missing")
+			return s, r.damage("its end is missing")
 		case err != nil:
-			return 0, err
+			return s, err
 		case f.first != next:
-			return 0, r.damage("entries are missing before it")
-		case len(f.payload) == 0:
-			return f.synced, nil
+			return s, r.damage("entries are missing before it")
+		case f.end && len(f.payload) == oldestSize:
+			return stands{snapshot: position, reach: f.synced, oldest: binary.LittleEndian.Uint64(f.payload)}, nil
+		case len(f.payload) == 0 && r.version == withoutEnds:
+			return stands{snapshot: position, reach: f.synced}, nil
 		}
 		count, err := eachRecord(f.payload, entry)
 		if err != nil {
-			return 0, fmt.Errorf("%s: the frame at byte %d cannot be restored: %w", r.file, at, err)
+			return s, fmt.Errorf("%s: the frame at byte %d cannot be restored: %w", r.file, at, err)
 		}
 		next += count
 	}
 }
 
 // cut removes the files that a snapshot makes needless: older snapshots, and the
-// logs that end before both the snapshot's position and the first record to keep.
-// It is the one place that deletes logs, oldest first, so that a crash in between
-// leaves no hole.
-func (j *Journal) cut(position, keep uint64) error {
+// logs before the oldest that it needs. It is the one place that deletes logs. A
+// crash in the middle may leave any of them, and a power cut may bring them back:
+// Open removes them then, for the snapshot names the oldest log.
+func (j *Journal) cut(position, oldest uint64) error {
 	j.mu.Lock()
-	var old []uint64
-	for len(j.logs) > 1 && j.logs[1].first <= min(position+1, keep) {
-		old, j.logs = append(old, j.logs[0].first), slices.Clone(j.logs[1:])
+	for len(j.logs) > 1 && j.logs[0].first < oldest {
+		j.logs = slices.Clone(j.logs[1:])
 	}
 	j.mu.Unlock()
 	l, err := j.list()
 	if err != nil {
 		return err
 	}
-	for _, first := range old {
-		err = errors.Join(err, os.Remove(j.path(name(logPrefix, first))))
-	}
-	for _, n := range l.snapshots {
-		if n < position {
-			err = errors.Join(err, os.Remove(j.path(name(snapshotPrefix, n))))
+	removed := false
+	remove := func(prefix string, numbers []uint64, below uint64) {
+		for _, n := range numbers {
+			if n < below {
+				removed = true
+				err = errors.Join(err, os.Remove(j.path(name(prefix, n))))
+			}
 		}
+	}
+	remove(logPrefix, l.logs, oldest)
+	remove(snapshotPrefix, l.snapshots, position)
+	if removed {
+		err = errors.Join(err, j.options.SyncDir(j.options.Dir))
 	}
 	if err != nil {
 		return fmt.Errorf("remove what the snapshot %d makes needless: %w", position, err)
