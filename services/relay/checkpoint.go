@@ -26,6 +26,7 @@ type marker struct {
 	checkpoint
 	number uint64    // in the feed: what the next marker is fenced by; 0: there is none yet
 	at     time.Time // when it was published
+	begun  bool      // it is of the stream shard that was asked for, whose beginning was decided on
 }
 
 // loadMarker reads the marker of a stream shard. It may be out of date, for which
@@ -35,7 +36,7 @@ func loadMarker(ctx context.Context, feed jetstream.Stream, at source) (marker, 
 	if err != nil {
 		return marker{}, err
 	}
-	if m.Stream != at.arn { // there is none, or a stream of old had a shard of that name
+	if m.begun = m.number > 0 && m.Stream == at.arn; !m.begun { // there is none, or a stream of old had a shard of that name
 		m.checkpoint = checkpoint{Stream: at.arn, Shard: at.shard}
 	}
 	return m, nil

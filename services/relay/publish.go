@@ -47,16 +47,10 @@ const (
 // publish adds messages and the marker behind them to the feed: all of them, or
 // none. It returns the marker's number.
 func publish(ctx context.Context, nc *nats.Conn, messages []*nats.Msg, mark checkpoint, fence uint64) (uint64, error) {
-	payload, err := json.Marshal(mark)
+	last, err := markerMessage(mark, fence)
 	if err != nil {
-		return 0, fmt.Errorf("encode the checkpoint: %w", err)
+		return 0, err
 	}
-	last := nats.NewMsg(events.CheckpointSubject(mark.Shard))
-	last.Data = payload
-	last.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(fence, 10))
-	last.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
-	last.Header.Set(jetstream.MsgTTLHeader, never)
-
 	batch := nuid.Next()
 	for i, m := range messages {
 		inBatch(m, batch, i+1)
@@ -71,6 +65,21 @@ func publish(ctx context.Context, nc *nats.Conn, messages []*nats.Msg, mark chec
 		return 0, fmt.Errorf("publish a page: %w", err)
 	}
 	return acknowledged(reply.Data, len(messages)+1)
+}
+
+// markerMessage is a marker, refused by the server unless the marker before it has
+// the number of the fence.
+func markerMessage(mark checkpoint, fence uint64) (*nats.Msg, error) {
+	payload, err := json.Marshal(mark)
+	if err != nil {
+		return nil, fmt.Errorf("encode the checkpoint: %w", err)
+	}
+	m := nats.NewMsg(events.CheckpointSubject(mark.Shard))
+	m.Data = payload
+	m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(fence, 10))
+	m.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
+	m.Header.Set(jetstream.MsgTTLHeader, never)
+	return m, nil
 }
 
 func inBatch(m *nats.Msg, batch string, n int) {

@@ -178,7 +178,7 @@ func (r *Relay) status(ctx context.Context) api.ServiceStatus {
 // lost counts and tells that changes of a stream shard are gone.
 func (r *Relay) lost(ctx context.Context, shard, behind string, cause error) {
 	r.metrics.trimmed.Inc()
-	r.cfg.Log.ErrorContext(ctx, "changes were lost: the relay was behind for longer than DynamoDB keeps them; it goes on with the oldest there are",
+	r.cfg.Log.ErrorContext(ctx, "changes were lost: no relay read them while DynamoDB kept them; the relay goes on with the oldest there are",
 		"stream_shard", shard, "behind", behind, "error", cause)
 }
 

@@ -23,6 +23,7 @@ type watch struct {
 	streams []stream
 	running map[source]*running
 	done    map[source]bool // stream shards that were read to their end
+	known   bool            // the feed has markers of the table's streams
 	readers conc.WaitGroup
 	house   housekeeper
 }
@@ -134,10 +135,11 @@ func (w *watch) assign(ctx context.Context) error {
 		if w.running[at] != nil {
 			continue
 		}
-		if err := w.inherit(ctx, at); err != nil {
+		if joined, err := w.join(ctx, at); err != nil {
 			return err
+		} else if joined {
+			w.start(ctx, at)
 		}
-		w.start(ctx, at)
 	}
 	w.relay.metrics.shards.Set(float64(len(mine)))
 	return nil
@@ -158,28 +160,6 @@ func (w *watch) isDone(ctx context.Context, at source) (bool, error) {
 		w.done[at] = true
 	}
 	return m.Closed, nil
-}
-
-// inherit looks after the parent of a stream shard that is about to be read: one
-// that went before it was read to its end has taken changes with it.
-func (w *watch) inherit(ctx context.Context, at source) error {
-	parent := parentOf(w.streams, at)
-	if parent.shard == "" {
-		return nil
-	}
-	call, cancel := w.relay.request(ctx)
-	defer cancel()
-	m, err := loadMarker(call, w.relay.feed, parent)
-	if err != nil || m.number == 0 || m.Closed {
-		return err
-	}
-	closed := m.checkpoint
-	closed.Closed = true
-	if _, err := publish(call, w.relay.cfg.NATS, nil, closed, m.number); err != nil {
-		return err
-	}
-	w.relay.lost(ctx, parent.shard, m.Sequence, nil)
-	return nil
 }
 
 func (w *watch) start(ctx context.Context, at source) {
