@@ -16,6 +16,7 @@ import (
 	"github.com/tidegate/tidegate/internal/embednats"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/table"
+	"github.com/tidegate/tidegate/pkg/api"
 )
 
 type upCmd struct {
@@ -92,7 +93,7 @@ func (n node) all(ctx context.Context, ready func()) error {
 		}}
 	}
 	return daemon.NewGroup(daemon.GroupOptions{Log: n.log, Now: time.Now},
-		beside("relay", relayCmd{}.make),
+		beside("relay", relayCmd{Expects: []string{api.ServiceAggregator}}.make),
 		beside("aggregator", aggregatorCmd{}.make),
 		beside("archiver", archiverCmd{}.make),
 		beside("sharder", sharderCmd{}.make),

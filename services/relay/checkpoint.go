@@ -19,6 +19,10 @@ type checkpoint struct {
 	Shard    string `json:"shard"`              // of the stream
 	Sequence string `json:"sequence,omitempty"` // of the last record, as DynamoDB writes it; empty while there was none
 	Closed   bool   `json:"closed,omitempty"`   // it was read to its end: its children may be read
+	// While buckets wait for room: up to where all other kinds are, and whether that
+	// is the shard's end.
+	Ahead       string `json:"ahead,omitempty"`
+	AheadClosed bool   `json:"ahead_closed,omitempty"`
 }
 
 // marker is a checkpoint in the feed.

@@ -82,6 +82,20 @@ func markerMessage(mark checkpoint, fence uint64) (*nats.Msg, error) {
 	return m, nil
 }
 
+// isOfBucket reports whether a message is an event of a bucket.
+func isOfBucket(m *nats.Msg) bool {
+	kind, _, err := events.ParseSubject(m.Subject)
+	return err == nil && kind == events.KindBucket
+}
+
+// sizeOf is about how much of the feed messages take.
+func sizeOf(messages []*nats.Msg) (bytes int64) {
+	for _, m := range messages {
+		bytes += int64(len(m.Subject) + len(m.Data) + overhead)
+	}
+	return bytes
+}
+
 func inBatch(m *nats.Msg, batch string, n int) {
 	m.Header.Set(headerBatchID, batch)
 	m.Header.Set(headerBatchSequence, strconv.Itoa(n))

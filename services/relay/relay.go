@@ -33,7 +33,10 @@ type Config struct {
 	Log       *slog.Logger
 	Metrics   prometheus.Registerer
 	Retention consume.Retention // of the feed; the relay that starts last sets it
-	Tuning    Tuning
+	// Expects names services whose changes wait in the feed also before the first of
+	// their processes has registered.
+	Expects []string
+	Tuning  Tuning
 }
 
 // Tuning are the sizes and times of a relay. Zero values mean the defaults.
@@ -83,6 +86,7 @@ type Relay struct {
 	tuning  Tuning
 	store   *store
 	metrics *metrics
+	room    room
 	js      jetstream.JetStream
 	dead    *consume.DeadLetters
 	feed    jetstream.Stream // set by Run before anything reads it
