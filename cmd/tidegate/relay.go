@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -15,6 +17,20 @@ import (
 type relayCmd struct {
 	nodeFlags
 	feedFlags
+	Expects []string `name:"feed-expects" default:"aggregator" placeholder:"SERVICES" help:"Services whose changes wait in the feed also before the first of their processes has started, such as aggregator,archiver; none for none; default: aggregator."`
+}
+
+// expects returns the services that changes wait for from the first relay on.
+func (c relayCmd) expects() ([]string, error) {
+	if len(c.Expects) == 0 || slices.Equal(c.Expects, []string{"none"}) {
+		return nil, nil
+	}
+	for _, service := range c.Expects {
+		if len(consume.KindsOf(service)) == 0 {
+			return nil, usageError{fmt.Errorf("--feed-expects: %q does not follow the feed", service)}
+		}
+	}
+	return c.Expects, nil
 }
 
 // feedFlags say how much of the change feed is kept: the relay that starts last sets
@@ -22,7 +38,7 @@ type relayCmd struct {
 type feedFlags struct {
 	Replicas int           `name:"feed-replicas" default:"1" placeholder:"N" help:"JetStream replicas of the change feed: 3 on a cluster; default: 1."`
 	MaxAge   time.Duration `name:"feed-max-age" default:"24h" placeholder:"TIME" help:"How long the feed keeps a change that a service did not get to; default: 24h."`
-	MaxBytes int64         `name:"feed-max-bytes" default:"1073741824" placeholder:"BYTES" help:"Size of the feed at most; when it is full the relay waits; default: 1073741824."`
+	MaxBytes int64         `name:"feed-max-bytes" default:"1073741824" placeholder:"BYTES" help:"Size of the feed at most: three quarters for buckets, which then wait in the table's stream, the rest for the other kinds; default: 1073741824."`
 }
 
 func (f feedFlags) check() error {
@@ -45,6 +61,9 @@ func (c relayCmd) Run(ctx context.Context, o output) error {
 	if err := c.check(); err != nil {
 		return err
 	}
+	if _, err := c.expects(); err != nil {
+		return err
+	}
 	n, err := c.node(ctx, o)
 	if err != nil {
 		return err
@@ -54,8 +73,12 @@ func (c relayCmd) Run(ctx context.Context, o output) error {
 
 // make makes a relay, which is ready once the table's stream is followed.
 func (c relayCmd) make(n node, nc *nats.Conn) (service, error) {
+	expects, err := c.expects()
+	if err != nil {
+		return nil, err
+	}
 	return relay.New(relay.Config{
 		NATS: nc, DynamoDB: n.store, Table: n.table, Member: nuid.Next(), Version: thisVersion().Version,
-		Now: time.Now, Log: n.log, Metrics: n.metrics, Retention: c.retention(),
+		Now: time.Now, Log: n.log, Metrics: n.metrics, Retention: c.retention(), Expects: expects,
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/tidegate/tidegate/internal/embednats"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/table"
+	"github.com/tidegate/tidegate/pkg/api"
 )
 
 type upCmd struct {
@@ -99,7 +100,7 @@ func (n node) all(ctx context.Context, engine *localdynamo.Engine, ready func())
 			runs()
 			return untilFailed(stop, engine)
 		}},
-		beside("relay", relayCmd{}.make),
+		beside("relay", relayCmd{Expects: []string{api.ServiceAggregator}}.make),
 		beside("aggregator", aggregatorCmd{}.make),
 		beside("archiver", archiverCmd{}.make),
 		beside("sharder", sharderCmd{}.make),

@@ -17,7 +17,6 @@ import (
 	"github.com/tidegate/tidegate/internal/storecalls"
 	"github.com/tidegate/tidegate/internal/usage"
 	"github.com/tidegate/tidegate/pkg/api"
-	"github.com/tidegate/tidegate/pkg/events"
 )
 
 // service names the aggregators' group and their dead letters.
@@ -91,7 +90,7 @@ func New(cfg Config) (*Aggregator, error) {
 		return nil, fmt.Errorf("aggregator: %w", err)
 	}
 	group, err := consume.New(consume.Config{
-		JetStream: js, Service: service, Member: cfg.Member, Kinds: []events.Kind{events.KindBucket}, Handle: newCounter(cfg, m).apply,
+		JetStream: js, Service: service, Member: cfg.Member, Kinds: consume.KindsOf(service), Handle: newCounter(cfg, m).apply,
 		Now: cfg.Now, Log: cfg.Log, Metrics: cfg.Metrics, Retention: cfg.Retention, Tuning: cfg.Tuning.Feed,
 	})
 	if err != nil {

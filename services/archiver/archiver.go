@@ -15,7 +15,6 @@ import (
 	"github.com/tidegate/tidegate/internal/consume"
 	"github.com/tidegate/tidegate/internal/roster"
 	"github.com/tidegate/tidegate/pkg/api"
-	"github.com/tidegate/tidegate/pkg/events"
 )
 
 // service names the archivers' group and their dead letters.
@@ -88,7 +87,7 @@ func New(cfg Config) (*Archiver, error) {
 	}
 	w := &writer{archive: cfg.Archive, timeout: cfg.Tuning.StoreTimeout, writes: cfg.Tuning.Writes, metrics: m}
 	group, err := consume.New(consume.Config{
-		JetStream: js, Service: service, Member: cfg.Member, Kinds: []events.Kind{events.KindAudit}, Handle: w.store,
+		JetStream: js, Service: service, Member: cfg.Member, Kinds: consume.KindsOf(service), Handle: w.store,
 		Now: cfg.Now, Log: cfg.Log, Metrics: cfg.Metrics, Retention: cfg.Retention, Tuning: cfg.Tuning.Feed,
 	})
 	if err != nil {

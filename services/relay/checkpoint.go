@@ -20,6 +20,10 @@ type checkpoint struct {
 	Shard    string `json:"shard"`              // of the stream
 	Sequence string `json:"sequence,omitempty"` // of the last record, as DynamoDB writes it; empty while there was none
 	Closed   bool   `json:"closed,omitempty"`   // it was read to its end: its children may be read
+	// While buckets wait for room: up to where all other kinds are, and whether that
+	// is the shard's end.
+	Ahead       string `json:"ahead,omitempty"`
+	AheadClosed bool   `json:"ahead_closed,omitempty"`
 }
 
 // marker is a checkpoint in the feed.
@@ -27,6 +31,7 @@ type marker struct {
 	checkpoint
 	number uint64    // in the feed: what the next marker is fenced by; 0: there is none yet
 	at     time.Time // when it was published
+	begun  bool      // it is of the stream shard that was asked for, whose beginning was decided on
 }
 
 // loadMarker reads the marker of a stream shard at the feed's leader: a replica
@@ -37,7 +42,7 @@ func loadMarker(ctx context.Context, nc *nats.Conn, at source) (marker, error) {
 	if err != nil {
 		return marker{}, err
 	}
-	if m.Stream != at.arn { // there is none, or a stream of old had a shard of that name
+	if m.begun = m.number > 0 && m.Stream == at.arn; !m.begun { // there is none, or a stream of old had a shard of that name
 		m.checkpoint = checkpoint{Stream: at.arn, Shard: at.shard}
 	}
 	return m, nil

@@ -62,22 +62,38 @@ func readableOf(st stream, done func(source) (bool, error)) (open []source, err 
 	return open, nil
 }
 
-// parentOf is the parent of a stream shard where it is listed no more, the zero
-// source of any other.
-func parentOf(streams []stream, at source) source {
+// parentOf returns the parent of a stream shard and whether it is still listed; the
+// zero source if the shard has no parent.
+func parentOf(streams []stream, at source) (parent source, listed bool) {
 	for _, st := range streams {
 		if st.arn != at.arn {
 			continue
 		}
-		parent, listed := "", map[string]bool{}
+		name, there := "", map[string]bool{}
 		for _, s := range st.shards {
-			if listed[s.id] = true; s.id == at.shard {
-				parent = s.parent
+			if there[s.id] = true; s.id == at.shard {
+				name = s.parent
 			}
 		}
-		if parent != "" && !listed[parent] {
-			return source{st.arn, st.label, parent}
+		if name != "" {
+			return source{st.arn, st.label, name}, there[name]
 		}
 	}
-	return source{}
+	return source{}, false
+}
+
+// rootsOf returns the shards of a stream whose parents are not listed.
+func rootsOf(streams []stream, arn string) (roots []source) {
+	for _, st := range streams {
+		if st.arn != arn {
+			continue
+		}
+		for _, s := range st.shards {
+			at := source{st.arn, st.label, s.id}
+			if _, listed := parentOf(streams, at); !listed {
+				roots = append(roots, at)
+			}
+		}
+	}
+	return roots
 }

@@ -59,9 +59,16 @@ func TestReadableNeedsToKnow(t *testing.T) {
 		})
 		require.Error(t, err)
 	}
-	require.Equal(t, source{}, parentOf(streams, source{"arn", "label", "b"}))
+	a, b := source{"arn", "label", "a"}, source{"arn", "label", "b"}
+	parent, listed := parentOf(streams, b)
+	require.Equal(t, a, parent)
+	require.True(t, listed)
+	require.Equal(t, []source{a}, rootsOf(streams, "arn"))
 	streams[0].shards = streams[0].shards[1:]
-	require.Equal(t, source{"arn", "label", "a"}, parentOf(streams, source{"arn", "label", "b"}))
+	parent, listed = parentOf(streams, b)
+	require.Equal(t, a, parent)
+	require.False(t, listed)
+	require.Equal(t, []source{b}, rootsOf(streams, "arn"))
 }
 
 func TestSequenceNumbersCompareAsNumbers(t *testing.T) {

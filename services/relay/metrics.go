@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidegate/tidegate/pkg/events"
 )
 
 // metrics of a relay.
@@ -21,6 +23,11 @@ type metrics struct {
 	purged   prometheus.Gauge
 	shards   prometheus.Gauge
 	lags     *lags
+	waits    prometheus.Gauge
+	dropped  *prometheus.CounterVec
+	bytes    *prometheus.GaugeVec
+	bound    *prometheus.GaugeVec
+	unseen   *prometheus.GaugeVec
 }
 
 func newMetrics(reg prometheus.Registerer, now func() time.Time) (*metrics, error) {
@@ -29,6 +36,9 @@ func newMetrics(reg prometheus.Registerer, now func() time.Time) (*metrics, erro
 	}
 	gauge := func(name, help string) prometheus.Gauge {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+	}
+	ofKind := func(name, help string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"kind"})
 	}
 	m := &metrics{
 		records:  counter("tidegate_relay_records_total", "Events that this relay published."),
@@ -40,12 +50,23 @@ func newMetrics(reg prometheus.Registerer, now func() time.Time) (*metrics, erro
 		full:     counter("tidegate_relay_feed_full_total", "Batches that were refused because the feed is full; they are tried again."),
 		dead:     counter("tidegate_relay_dead_letters_total", "Records that no event could be made of."),
 		failures: counter("tidegate_relay_failures_total", "Calls to DynamoDB and NATS that failed and are tried again."),
-		purged:   gauge("tidegate_relay_purged_sequence", "Number in the feed up to which every service has seen it, and this relay has dropped it."),
+		purged:   gauge("tidegate_relay_purged_sequence", "Number in the feed up to which this relay has dropped what every service that follows it has seen; the highest of all kinds."),
 		shards:   gauge("tidegate_relay_stream_shards", "Stream shards that this relay reads."),
-		lags:     &lags{now: now, of: map[string]*lag{}},
+		waits:    gauge("tidegate_relay_buckets_wait", "1 while changes of buckets wait in DynamoDB's stream, because the feed keeps what room it has for the other kinds."),
+		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tidegate_relay_dropped_total", Help: "Times that changes of a kind were dropped from the feed before every service had seen them; alarm on any.",
+		}, []string{"kind"}),
+		bytes:  ofKind("tidegate_relay_feed_bytes", "Size of a kind in the feed, an estimate; shown by the relay that purges."),
+		bound:  ofKind("tidegate_relay_feed_bound_bytes", "Size that a kind may have in the feed; shown by the relay that purges."),
+		unseen: ofKind("tidegate_relay_feed_unseen_seconds", "Age of the oldest change of a kind that a service has yet to see, 0 if there is none; shown by the relay that purges."),
+		lags:   &lags{now: now, of: map[string]*lag{}},
+	}
+	for _, kind := range events.Kinds() { // an alert sees the first
+		m.dropped.WithLabelValues(string(kind))
 	}
 	for _, c := range []prometheus.Collector{
 		m.records, m.outside, m.batches, m.fenced, m.trimmed, m.forgot, m.full, m.dead, m.failures, m.purged, m.shards, m.lags,
+		m.waits, m.dropped, m.bytes, m.bound, m.unseen,
 	} {
 		if err := reg.Register(c); err != nil {
 			return nil, err

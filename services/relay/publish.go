@@ -23,18 +23,42 @@ const maxBatch = leader.MaxBatch
 // none. After an error other than leader.ErrFenced and leader.ErrFull nobody knows
 // whether the batch is in the feed; its marker tells.
 func publish(ctx context.Context, nc *nats.Conn, messages []*nats.Msg, mark checkpoint, fence uint64) (leader.Batch, error) {
-	payload, err := json.Marshal(mark)
+	last, err := markerMessage(mark, fence)
 	if err != nil {
-		return leader.Batch{}, fmt.Errorf("encode the checkpoint: %w", err)
+		return leader.Batch{}, err
 	}
-	last := nats.NewMsg(events.CheckpointSubject(mark.Shard))
-	last.Data = payload
-	last.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(fence, 10))
-	last.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
-	last.Header.Set(jetstream.MsgTTLHeader, never)
 	batch, err := leader.Publish(ctx, nc, append(messages, last))
 	if err != nil {
 		return leader.Batch{}, fmt.Errorf("publish a page: %w", err)
 	}
 	return batch, nil
+}
+
+// markerMessage is a marker, refused by the server unless the marker before it has
+// the number of the fence.
+func markerMessage(mark checkpoint, fence uint64) (*nats.Msg, error) {
+	payload, err := json.Marshal(mark)
+	if err != nil {
+		return nil, fmt.Errorf("encode the checkpoint: %w", err)
+	}
+	m := nats.NewMsg(events.CheckpointSubject(mark.Shard))
+	m.Data = payload
+	m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(fence, 10))
+	m.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
+	m.Header.Set(jetstream.MsgTTLHeader, never)
+	return m, nil
+}
+
+// isOfBucket reports whether a message is an event of a bucket.
+func isOfBucket(m *nats.Msg) bool {
+	kind, _, err := events.ParseSubject(m.Subject)
+	return err == nil && kind == events.KindBucket
+}
+
+// sizeOf is about how much of the feed messages take.
+func sizeOf(messages []*nats.Msg) (bytes int64) {
+	for _, m := range messages {
+		bytes += int64(len(m.Subject) + len(m.Data) + overhead)
+	}
+	return bytes
 }

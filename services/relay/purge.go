@@ -19,78 +19,110 @@ const markersKept = 48 * time.Hour
 // housekeeper drops from the feed what nobody needs any more. One relay at a time
 // does so; two do no harm.
 type housekeeper struct {
-	relay  *Relay
-	last   uint64 // number of the feed's last message a round ago
-	purged uint64 // up to which number
+	relay *Relay
+
+	// owned by the watch
+	seen   []sample // of the feed, the oldest first
+	behind bool     // a server of the feed's is there but behind
+	purged map[string]uint64
+	unseen map[events.Kind]waiting
 }
 
-// keep drops the changes that all services have seen, and the markers of stream
-// shards that are gone, given those that are not.
-func (h *housekeeper) keep(ctx context.Context, listed []stream) {
-	if err := errors.Join(h.purge(ctx), h.forgetMarkers(ctx, listed)); err != nil && ctx.Err() == nil {
-		h.relay.metrics.failures.Inc()
-		h.relay.cfg.Log.WarnContext(ctx, "the feed is purged later", "error", err)
-	}
+// sample is the number of the feed's last message at a time.
+type sample struct {
+	at   time.Time
+	last uint64
 }
 
-// purge drops changes below the floor of the services. Where there is no service
-// nothing is dropped but by age, for the first to come.
-func (h *housekeeper) purge(ctx context.Context) error {
+// look asks how full the feed is.
+func (h *housekeeper) look(ctx context.Context) error {
 	call, cancel := h.relay.request(ctx)
 	defer cancel()
 	info, err := h.relay.feed.Info(call)
 	if err != nil {
 		return fmt.Errorf("look at the feed: %w", err)
 	}
-	if isCatchingUp(info.Cluster) {
-		return nil // a consumer may be there that has yet to learn of what was a round ago
+	h.relay.room.told(int64(info.State.Bytes), info.Config.MaxBytes) //nolint:gosec // bytes on a disk
+	h.relay.metrics.waits.Set(0)
+	if !h.relay.room.forBuckets() {
+		h.relay.metrics.waits.Set(1)
 	}
-	consumers := h.relay.feed.ListConsumers(call)
-	var services []*jetstream.ConsumerInfo
-	for c := range consumers.Info() {
-		if c.Config.Durable != "" && c.Name != replayConsumer {
-			services = append(services, c)
+	h.behind = isCatchingUp(info.Cluster)
+	now := h.relay.cfg.Now()
+	h.seen = append(h.seen, sample{now, info.State.LastSeq})
+	for len(h.seen) > 1 && now.Sub(h.seen[1].at) >= h.settled() {
+		h.seen = h.seen[1:]
+	}
+	return nil
+}
+
+// settled is how long a consumer takes at most to learn of a message, on a server
+// that is not behind. Until then it says that it has nothing to do.
+func (h *housekeeper) settled() time.Duration { return h.relay.tuning.Purge / 3 }
+
+// last returns the number of the last message that all consumers know of.
+func (h *housekeeper) last() uint64 {
+	if len(h.seen) == 0 || h.relay.cfg.Now().Sub(h.seen[0].at) < h.settled() {
+		return 0
+	}
+	return h.seen[0].last
+}
+
+// keep drops the changes that all services have seen, what is more of a kind than it
+// may be, and the markers of stream shards that are gone, given those that are not.
+func (h *housekeeper) keep(ctx context.Context, listed []stream) {
+	if h.behind {
+		return // a consumer may be there that has yet to learn of what others have seen
+	}
+	if err := errors.Join(h.purge(ctx), h.forgetMarkers(ctx, listed)); err != nil && ctx.Err() == nil {
+		h.relay.metrics.failures.Inc()
+		h.relay.cfg.Log.WarnContext(ctx, "the feed is purged later", "error", err)
+	}
+}
+
+// purge drops each kind below the floor of the services that follow it, so that a
+// slow service holds no other kind up. A kind without a service is kept, for the
+// first to come.
+func (h *housekeeper) purge(ctx context.Context) error {
+	call, cancel := h.relay.request(ctx)
+	defer cancel()
+	all, err := h.followers(call)
+	if err != nil {
+		return err
+	}
+	if err := h.tellExpired(call, all); err != nil {
+		return err
+	}
+	for _, kind := range events.Kinds() {
+		if err := h.purgeBelow(call, events.KindSubject(kind), floorOf(all.of(kind), h.last())); err != nil {
+			return err
 		}
 	}
-	if err := consumers.Err(); err != nil {
-		return fmt.Errorf("list the services' consumers: %w", err)
+	if err := h.purgeBelow(call, events.ReplaysAll, floorOf(all.following(events.ReplaysAll), h.last())); err != nil {
+		return err
 	}
-	// A consumer learns of a message a moment after the stream has it, and says
-	// until then that it has nothing to do. What was there a round ago it knows, for
-	// a round is long, and it is not on a server that is behind.
-	floor := floorOf(services, h.last)
-	h.last = info.State.LastSeq
-	if floor <= h.purged {
+	return h.bound(call, all)
+}
+
+func (h *housekeeper) purgeBelow(ctx context.Context, subject string, floor uint64) error {
+	if floor <= h.purged[subject] {
 		return nil
 	}
-	for _, subject := range []string{events.ChangesAll, events.ReplaysAll} {
-		if err := h.relay.feed.Purge(call, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeSequence(floor+1)); err != nil {
-			return fmt.Errorf("purge the feed: %w", err)
-		}
+	if err := h.relay.feed.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeSequence(floor+1)); err != nil {
+		return fmt.Errorf("purge the feed: %w", err)
 	}
-	h.purged = floor
-	h.relay.metrics.purged.Set(float64(floor))
+	h.purged[subject] = floor
+	highest := uint64(0)
+	for _, number := range h.purged {
+		highest = max(highest, number)
+	}
+	h.relay.metrics.purged.Set(float64(highest))
 	return nil
 }
 
 // isCatchingUp reports whether a server of the feed's is there but behind.
 func isCatchingUp(c *jetstream.ClusterInfo) bool {
 	return c != nil && slices.ContainsFunc(c.Replicas, func(p *jetstream.PeerInfo) bool { return !p.Offline && !p.Current })
-}
-
-// floorOf is the number in the feed up to which every consumer has acknowledged
-// what is for it, given the number of the last message that all of them know of.
-func floorOf(consumers []*jetstream.ConsumerInfo, last uint64) uint64 {
-	if len(consumers) == 0 {
-		return 0
-	}
-	floor := last
-	for _, c := range consumers {
-		if c.NumPending > 0 || c.NumAckPending > 0 {
-			floor = min(floor, c.AckFloor.Stream)
-		}
-	}
-	return floor
 }
 
 // forgetMarkers drops old markers of stream shards that are not listed any more.

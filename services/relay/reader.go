@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
@@ -28,9 +29,11 @@ const (
 // that and begins again behind it. In a new term of the feed it does not trust that
 // either, nor that its parent was read to its end: it stops.
 type reader struct {
-	relay *Relay
-	at    source
-	term  leader.Term // of the feed, in which the reader was started
+	relay  *Relay
+	at     source
+	term   leader.Term // of the feed, in which the reader was started
+	partly bool        // buckets of its parent wait: only the other kinds may be read
+	passed atomic.Bool // all but buckets was read to the shard's end
 
 	// owned by run
 	loaded   bool   // mark is known
@@ -41,7 +44,8 @@ type reader struct {
 	pause    time.Duration
 	marked   time.Time // when the mark was last known to be the position
 	lag      *lag
-	ahead    chan fetched // the page that iterator begins is being read; nil: it is not
+	reading  chan fetched // the page that iterator begins is being read; nil: it is not
+	ahead    bool         // buckets are left for later
 }
 
 // fetched is what a read of a stream shard brought.
@@ -100,6 +104,7 @@ func (r *reader) failed(ctx context.Context, err error) {
 		r.relay.lost(ctx, r.at.shard, r.position, err)
 	case errors.Is(err, leader.ErrFull):
 		m.full.Inc()
+		r.relay.room.refused()
 		log.ErrorContext(ctx, "the relay waits: a service that follows the change feed is behind, or its maximum size is too small", "error", err)
 	default:
 		m.failures.Inc()
@@ -116,6 +121,9 @@ func (r *reader) runOnce(ctx context.Context) (full bool, err error) {
 	}
 	if err := r.load(ctx); err != nil || r.mark.Closed {
 		return false, err
+	}
+	if r.turn(); r.ahead && r.mark.AheadClosed {
+		return false, nil // until there is room for buckets
 	}
 	if r.iterator == nil {
 		behind := r.position
@@ -138,7 +146,7 @@ func (r *reader) runOnce(ctx context.Context) (full bool, err error) {
 	if err := r.relayPage(ctx, got.page); err != nil {
 		return false, err
 	}
-	if !full {
+	if !full && !r.ahead {
 		r.lag.until(got.at)
 	}
 	return full, nil
@@ -146,11 +154,11 @@ func (r *reader) runOnce(ctx context.Context) (full bool, err error) {
 
 // next is the page that the iterator begins.
 func (r *reader) next(ctx context.Context) fetched {
-	if r.ahead == nil {
+	if r.reading == nil {
 		return r.relay.fetch(ctx, r.iterator)
 	}
-	got := <-r.ahead
-	r.ahead = nil
+	got := <-r.reading
+	r.reading = nil
 	return got
 }
 
@@ -162,17 +170,17 @@ func (r *Relay) fetch(ctx context.Context, iterator *string) fetched {
 
 // readAhead reads the next page while the one before is published.
 func (r *reader) readAhead(ctx context.Context) {
-	ahead, iterator := make(chan fetched, 1), r.iterator
-	r.ahead = ahead
-	go func() { ahead <- r.relay.fetch(ctx, iterator) }() // next or begin waits for it
+	reading, iterator := make(chan fetched, 1), r.iterator
+	r.reading = reading
+	go func() { reading <- r.relay.fetch(ctx, iterator) }() // next or begin waits for it
 }
 
 // begin forgets where it was; the next page is the one behind the marker, or
 // behind the position.
 func (r *reader) begin() {
-	if r.iterator = nil; r.ahead != nil {
-		<-r.ahead
-		r.ahead = nil
+	if r.iterator = nil; r.reading != nil {
+		<-r.reading
+		r.reading = nil
 	}
 }
 
@@ -188,7 +196,7 @@ func (r *reader) load(ctx context.Context) error {
 		return err
 	}
 	r.begin()
-	r.loaded, r.mark, r.position = true, m, m.Sequence
+	r.loaded, r.mark, r.position = true, m, m.from(r.ahead)
 	r.marked = r.relay.cfg.Now()
 	return nil
 }
@@ -230,12 +238,13 @@ func (r *reader) relayPage(ctx context.Context, page *dynamodbstreams.GetRecords
 	}
 	closed := page.NextShardIterator == nil
 	if r.isDue(len(messages), position, closed) {
-		if err := r.publish(ctx, messages, checkpoint{Stream: r.at.arn, Shard: r.at.shard, Sequence: position, Closed: closed}); err != nil {
+		if err := r.publish(ctx, messages, r.mark.next(r.ahead, position, closed)); err != nil {
 			return err
 		}
 	}
-	r.position = position
-	r.lag.until(at)
+	if r.position = position; !r.ahead {
+		r.lag.until(at)
+	}
 	return nil
 }
 
@@ -245,7 +254,7 @@ func (r *reader) isDue(messages int, position string, closed bool) bool {
 	if messages > 0 || closed {
 		return true
 	}
-	return position != r.mark.Sequence && r.relay.cfg.Now().Sub(r.marked) >= r.relay.tuning.Checkpoint
+	return position != r.mark.from(r.ahead) && r.relay.cfg.Now().Sub(r.marked) >= r.relay.tuning.Checkpoint
 }
 
 func (r *reader) publish(ctx context.Context, messages []*nats.Msg, mark checkpoint) error {
@@ -264,18 +273,22 @@ func (r *reader) publish(ctx context.Context, messages []*nats.Msg, mark checkpo
 	r.relay.history.acknowledged(batch)
 	r.mark = marker{checkpoint: mark, number: batch.Last}
 	r.marked = r.relay.cfg.Now()
+	r.relay.room.took(sizeOf(messages))
 	r.relay.metrics.batches.Inc()
 	r.relay.metrics.records.Add(float64(len(messages)))
 	return nil
 }
 
-// message is a record as it goes into the feed, nil for one that does not. One
-// that no event can be made of is put among the dead letters; the error is theirs.
+// message is a record as it goes into the feed, nil for one that does not, or not now.
+// One that no event can be made of is put among the dead letters; the error is theirs.
 func (r *reader) message(ctx context.Context, from *types.Record) (*nats.Msg, error) {
 	record, err := recordOf(r.at.label, from)
 	var m *nats.Msg
 	if err == nil {
 		m, err = r.relay.message(&record)
+	}
+	if !r.isFor(record.sequence, m != nil && isOfBucket(m)) {
+		return nil, nil //nolint:nilnil // not now
 	}
 	switch {
 	case err != nil:

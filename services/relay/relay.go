@@ -33,7 +33,10 @@ type Config struct {
 	Log       *slog.Logger
 	Metrics   prometheus.Registerer
 	Retention consume.Retention // of the feed; the relay that starts last sets it
-	Tuning    Tuning
+	// Expects names services whose changes wait in the feed also before the first of
+	// their processes has registered.
+	Expects []string
+	Tuning  Tuning
 }
 
 // Tuning are the sizes and times of a relay. Zero values mean the defaults.
@@ -83,6 +86,7 @@ type Relay struct {
 	tuning  Tuning
 	store   *store
 	metrics *metrics
+	room    room
 	js      jetstream.JetStream
 	dead    *consume.DeadLetters
 	feed    jetstream.Stream // set by Run before anything reads it
@@ -181,7 +185,7 @@ func (r *Relay) status(ctx context.Context) api.ServiceStatus {
 // lost counts and tells that changes of a stream shard are gone.
 func (r *Relay) lost(ctx context.Context, shard, behind string, cause error) {
 	r.metrics.trimmed.Inc()
-	r.cfg.Log.ErrorContext(ctx, "changes were lost: the relay was behind for longer than DynamoDB keeps them; it goes on with the oldest there are",
+	r.cfg.Log.ErrorContext(ctx, "changes were lost: no relay read them while DynamoDB kept them; the relay goes on with the oldest there are",
 		"stream_shard", shard, "behind", behind, "error", cause)
 }
 

@@ -7,10 +7,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/sourcegraph/conc"
 
 	"github.com/tidegate/tidegate/internal/consume"
 	"github.com/tidegate/tidegate/internal/leader"
+	"github.com/tidegate/tidegate/pkg/events"
 )
 
 // watch keeps readers on the stream shards that are the relay's, whatever shards
@@ -25,25 +27,27 @@ type watch struct {
 	running map[source]*running
 	done    map[source]bool // stream shards that were read to their end
 	term    leader.Term     // of the feed, in which done was seen
+	known   bool            // the feed has markers of the table's streams
 	readers conc.WaitGroup
 	house   housekeeper
 }
 
 // running is a reader that was started.
 type running struct {
-	stop  context.CancelFunc
-	ended chan struct{}
-	term  leader.Term
-	done  bool // it came to the shard's end; written before ended is closed
+	stop   context.CancelFunc
+	reader *reader
+	ended  chan struct{}
+	done   bool // it came to the shard's end; written before ended is closed
 }
 
 func (w *watch) run(ctx context.Context) {
-	w.house.relay = w.relay
+	w.house = housekeeper{relay: w.relay, purged: map[string]uint64{}, unseen: map[events.Kind]waiting{}}
 	surveys := time.NewTicker(w.relay.tuning.Survey)
 	defer surveys.Stop()
 	purges := time.NewTicker(w.relay.tuning.Purge)
 	defer purges.Stop()
 	for first := true; ; {
+		w.look(ctx)
 		if w.survey(ctx) && first {
 			first = false
 			close(w.relay.ready)
@@ -54,12 +58,30 @@ func (w *watch) run(ctx context.Context) {
 			return
 		case <-w.relay.ended:
 		case <-surveys.C:
-		case <-purges.C:
-			if consume.Owner("purge", w.living) == w.relay.cfg.Member {
-				w.house.keep(ctx, w.streams)
+			if w.relay.room.isHalfFull() {
+				w.purge(ctx)
 			}
+		case <-purges.C:
+			w.purge(ctx)
 		}
 	}
+}
+
+// look asks how full the feed is. Without an answer the relay goes by what it knew.
+func (w *watch) look(ctx context.Context) {
+	if err := w.house.look(ctx); err != nil && ctx.Err() == nil {
+		w.relay.metrics.failures.Inc()
+		w.relay.cfg.Log.WarnContext(ctx, "NATS does not tell how full the feed is", "error", err)
+	}
+}
+
+// purge has the feed purged, if that is this relay's part.
+func (w *watch) purge(ctx context.Context) {
+	if consume.Owner("purge", w.living) != w.relay.cfg.Member {
+		w.house.hide()
+		return
+	}
+	w.house.keep(ctx, w.streams)
 }
 
 // survey looks who lives and which stream shards there are, and starts and stops
@@ -94,7 +116,9 @@ func (w *watch) remember(ctx context.Context) error {
 	}
 	w.term = term
 	clear(w.done)
-	w.house.last, w.house.purged = 0, 0 // consumers look first
+	w.known = false
+	w.house.seen = nil // consumers look first
+	clear(w.house.purged)
 	return nil
 }
 
@@ -127,39 +151,70 @@ func (w *watch) assign(ctx context.Context) error {
 	for at, r := range w.running {
 		select {
 		case <-r.ended:
-			if r.done && r.term == w.term {
+			if r.done && r.reader.term == w.term {
 				w.done[at] = true
 			}
 			delete(w.running, at)
 		default:
 		}
 	}
-	open, err := readable(w.streams, func(at source) (bool, error) { return w.isDone(ctx, at) })
+	mine, err := w.mine(ctx)
 	if err != nil {
 		return err
 	}
-	mine := map[source]bool{}
-	for _, at := range open {
-		if consume.Owner(at.shard, w.living) == w.relay.cfg.Member {
-			mine[at] = true
-		}
-	}
 	for at, r := range w.running {
-		if !mine[at] {
+		if partly, ok := mine[at]; !ok || partly != r.reader.partly {
 			r.stop()
 		}
 	}
-	for at := range mine {
+	for at, partly := range mine {
 		if w.running[at] != nil {
 			continue
 		}
-		if err := w.inherit(ctx, at); err != nil {
+		if joined, err := w.join(ctx, at); err != nil {
 			return err
+		} else if joined {
+			w.start(ctx, at, partly)
 		}
-		w.start(ctx, at)
 	}
 	w.relay.metrics.shards.Set(float64(len(mine)))
 	return nil
+}
+
+// mine returns the stream shards that the relay reads, and of each whether buckets of
+// its parent wait, so that only the other kinds may be read.
+func (w *watch) mine(ctx context.Context) (map[source]bool, error) {
+	all := map[source]bool{}
+	if !w.relay.room.forBuckets() {
+		passed, err := readable(w.streams, func(at source) (bool, error) { return w.isPassed(ctx, at) })
+		if err != nil {
+			return nil, err
+		}
+		for _, at := range passed {
+			all[at] = true
+		}
+	}
+	open, err := readable(w.streams, func(at source) (bool, error) { return w.isDone(ctx, at) })
+	if err != nil {
+		return nil, err
+	}
+	for _, at := range open {
+		all[at] = false
+	}
+	maps.DeleteFunc(all, func(at source, _ bool) bool { return consume.Owner(at.shard, w.living) != w.relay.cfg.Member })
+	return all, nil
+}
+
+// isPassed reports whether all but buckets of a stream shard was read to its end, by
+// whichever relay.
+func (w *watch) isPassed(ctx context.Context, at source) (bool, error) {
+	if r := w.running[at]; r != nil || w.done[at] {
+		return w.done[at] || r.reader.passed.Load(), nil
+	}
+	call, cancel := w.relay.request(ctx)
+	defer cancel()
+	m, err := loadMarker(call, w.relay.cfg.NATS, at)
+	return m.passed(), err
 }
 
 // isDone reports whether a stream shard was read to its end, by whichever relay.
@@ -179,36 +234,23 @@ func (w *watch) isDone(ctx context.Context, at source) (bool, error) {
 	return m.Closed, nil
 }
 
-// inherit looks after the parent of a stream shard that is about to be read: one
-// that went before it was read to its end has taken changes with it.
-func (w *watch) inherit(ctx context.Context, at source) error {
-	parent := parentOf(w.streams, at)
-	if parent.shard == "" {
-		return nil
-	}
-	call, cancel := w.relay.request(ctx)
-	defer cancel()
-	m, err := loadMarker(call, w.relay.cfg.NATS, parent)
-	if err != nil || m.number == 0 || m.Closed {
+// mark publishes a marker that no reader does, and messages before it, in the term
+// in which the watch looked at the feed.
+func (w *watch) mark(ctx context.Context, messages []*nats.Msg, mark checkpoint, fence uint64) error {
+	if err := w.relay.history.check(ctx, w.term); err != nil {
 		return err
 	}
-	closed := m.checkpoint
-	closed.Closed = true
-	if err := w.relay.history.check(call, w.term); err != nil {
-		return err
-	}
-	batch, err := publish(call, w.relay.cfg.NATS, nil, closed, m.number)
+	batch, err := publish(ctx, w.relay.cfg.NATS, messages, mark, fence)
 	if err != nil {
 		return err
 	}
 	w.relay.history.acknowledged(batch)
-	w.relay.lost(ctx, parent.shard, m.Sequence, nil)
 	return nil
 }
 
-func (w *watch) start(ctx context.Context, at source) {
+func (w *watch) start(ctx context.Context, at source, partly bool) {
 	ctx, cancel := context.WithCancel(ctx)
-	r := &running{stop: cancel, ended: make(chan struct{}), term: w.term}
+	r := &running{stop: cancel, ended: make(chan struct{}), reader: &reader{relay: w.relay, at: at, term: w.term, partly: partly}}
 	w.running[at] = r
 	w.readers.Go(func() {
 		defer func() {
@@ -219,7 +261,7 @@ func (w *watch) start(ctx context.Context, at source) {
 			}
 		}()
 		defer cancel()
-		r.done = (&reader{relay: w.relay, at: at, term: w.term}).run(ctx)
+		r.done = r.reader.run(ctx)
 	})
 }
 

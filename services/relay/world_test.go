@@ -45,6 +45,8 @@ type world struct {
 	client *dynamodb.Client // beside them
 	nats   *natstest.Server
 
+	expects []string // services, by relays
+
 	mu      sync.Mutex
 	written map[keys.Key][]uint64 // sequence numbers of each item's changes; guarded by mu
 }
@@ -158,7 +160,7 @@ func (w *world) startWith(name string, tuning relay.Tuning, retention consume.Re
 	var err error
 	p.Relay, err = relay.New(relay.Config{
 		NATS: nc, DynamoDB: localdynamo.Config(w.faults, "us-east-1"), Table: table.DefaultName, Member: name,
-		Now: w.clock.Now, Log: slog.New(slog.DiscardHandler), Metrics: p.metrics, Retention: retention, Tuning: tuning,
+		Now: w.clock.Now, Log: slog.New(slog.DiscardHandler), Metrics: p.metrics, Retention: retention, Expects: w.expects, Tuning: tuning,
 	})
 	require.NoError(w.t, err)
 	ctx, cancel := context.WithCancel(context.Background())

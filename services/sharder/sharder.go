@@ -124,7 +124,7 @@ func New(cfg Config) (*Sharder, error) {
 		return nil, fmt.Errorf("sharder: %w", err)
 	}
 	s.group, err = consume.New(consume.Config{
-		JetStream: js, Service: service, Member: cfg.Member, Kinds: []events.Kind{events.KindBucket}, Handle: s.follow, Forgetful: true,
+		JetStream: js, Service: service, Member: cfg.Member, Kinds: consume.KindsOf(service), Handle: s.follow, Forgetful: true,
 		Now: s.clock.Wall, Log: cfg.Log, Metrics: cfg.Metrics, Retention: cfg.Retention, Tuning: cfg.Tuning.Feed,
 	})
 	if err != nil {

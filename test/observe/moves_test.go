@@ -134,7 +134,13 @@ func moves() []move {
 		},
 		{
 			does: "a feed that is full", do: func(s *system) { s.feedSize(1); s.acquire("alice") },
-			rises:   []string{"tidegate_relay_feed_full_total"},
+			rises:   []string{"tidegate_relay_feed_full_total", "tidegate_relay_buckets_wait"},
+			mending: func(s *system) { s.feedSize(1 << 30) },
+		},
+		{
+			does: "a kind that a service follows too slowly", do: (*system).overflow,
+			rises:   []string{"tidegate_relay_feed_bytes", "tidegate_relay_feed_unseen_seconds", "tidegate_relay_dropped_total"},
+			again:   true,
 			mending: func(s *system) { s.feedSize(1 << 30) },
 		},
 		{
@@ -194,10 +200,11 @@ func TestEveryMetricMoves(t *testing.T) {
 	s.until("tidegate_feed_lanes", func(lanes float64) bool { return lanes == 3*events.Lanes })
 	s.until("tidegate_admission_feed_followed", func(followed float64) bool { return followed == 1 })
 	s.until("tidegate_relay_stream_shards", func(shards float64) bool { return shards == 1 })
+	s.until("tidegate_relay_feed_bound_bytes", func(bytes float64) bool { return bytes > 0 })
 	s.until("tidegate_sharder_surveys_total", func(surveys float64) bool { return surveys == 1 })
 	require.InDelta(t, queue, s.value("tidegate_admission_pending_limit"), 0)
 	require.InDelta(t, len(s.all()), s.value("tidegate_build_info"), 0, "one for each process")
-	for _, name := range []string{"tidegate_sharder_surveys_total", "tidegate_feed_lanes", "tidegate_admission_feed_followed", "tidegate_relay_stream_shards", "tidegate_admission_pending_limit", "tidegate_build_info"} {
+	for _, name := range []string{"tidegate_sharder_surveys_total", "tidegate_feed_lanes", "tidegate_admission_feed_followed", "tidegate_relay_stream_shards", "tidegate_relay_feed_bound_bytes", "tidegate_admission_pending_limit", "tidegate_build_info"} {
 		moved[name] = true
 	}
 	for _, m := range moves() {
@@ -412,6 +419,24 @@ func (s *system) feedSize(bytes int64) {
 	config.MaxBytes = bytes
 	_, err = s.js.UpdateStream(s.t.Context(), config)
 	require.NoError(s.t, err)
+}
+
+// overflow publishes more namespaces than the feed may have, which a service follows
+// that is not there.
+func (s *system) overflow() {
+	s.t.Helper()
+	feed, err := s.js.Stream(s.t.Context(), events.StreamName)
+	require.NoError(s.t, err)
+	_, err = feed.CreateOrUpdateConsumer(s.t.Context(), jetstream.ConsumerConfig{
+		Durable: "away", FilterSubject: events.KindSubject(events.KindNamespace), AckPolicy: jetstream.AckExplicitPolicy,
+	})
+	require.NoError(s.t, err)
+	for range 20 {
+		_, err := s.js.Publish(s.t.Context(), events.Subject(events.KindNamespace, 0), make([]byte, 10<<10))
+		require.NoError(s.t, err)
+	}
+	s.until("tidegate_relay_feed_unseen_seconds", func(age float64) bool { return age > 0 })
+	s.feedSize(4 << 20)
 }
 
 // damage writes a bucket that is none.
