@@ -104,7 +104,7 @@ func (a *acquisition) undecided(res result) {
 // seal makes the lease's token.
 func (a *acquisition) seal(res result) (string, error) {
 	return a.service.keyring.signing().seal(&lease{
-		ID: a.service.nonce(), Epoch: a.service.epoch(), Number: 1, Namespace: a.namespaceID, At: res.now, Levels: res.leaseLevels(a.req.Consume),
+		ID: a.service.nonce(), Epoch: a.service.epochs.Current(), Number: 1, Namespace: a.namespaceID, At: res.now, Levels: res.leaseLevels(a.req.Consume),
 	})
 }
 

@@ -38,7 +38,7 @@ func (c *cascade) takeBack() {
 // admit answers with a lease over all levels.
 func (c *cascade) admit() {
 	reply := &api.AcquireReply{Allowed: true}
-	l := &lease{ID: c.service.nonce(), Epoch: c.service.epoch(), Number: 1, Namespace: c.namespaceID, Levels: make([]leaseLevel, 0, len(c.levels))}
+	l := &lease{ID: c.service.nonce(), Epoch: c.service.epochs.Current(), Number: 1, Namespace: c.namespaceID, Levels: make([]leaseLevel, 0, len(c.levels))}
 	for _, level := range c.levels {
 		l.At = max(l.At, level.state.now)
 		l.Levels = append(l.Levels, level.state.leaseLevels(c.req.Consume)...)

@@ -25,6 +25,7 @@ type record struct {
 	Hash    string     // of that operation; empty when its record was lost
 	Closed  bool       // released: no adjust may follow
 	Pending *pending   // an operation whose debits are not all written; nil for none
+	Nonce   string     // of the write that stored it
 }
 
 // pending is an operation that has begun and is not done.

@@ -30,6 +30,7 @@ import (
 	"github.com/tidegate/tidegate/internal/limits"
 	"github.com/tidegate/tidegate/internal/namespace"
 	"github.com/tidegate/tidegate/internal/requestlog"
+	"github.com/tidegate/tidegate/internal/rollback"
 	"github.com/tidegate/tidegate/internal/schema"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/storecalls"
@@ -118,7 +119,9 @@ type Service struct {
 	namespaces   *namespace.Cache
 	admin        *admin.Admin
 	keyring      *keyring
-	records      recordStore // set by Run before the first request
+	epochs       *rollback.Epochs // of the lease records
+	records      recordStore      // set by Run before the first request
+	registerer   prometheus.Registerer
 	tuning       Tuning
 	trustInfo    bool
 	archive      *archive.Archive // nil: none
@@ -202,6 +205,8 @@ func New(cfg Config) (*Service, error) {
 		clock:      clock,
 		store:      newStore(watched, cfg.Table, tuning.StoreTimeout, clock, m),
 		keyring:    newKeyring(client, cfg.Table, clock),
+		epochs:     rollback.NewEpochs(client, cfg.Table),
+		registerer: cfg.Metrics,
 		limits:     stored,
 		namespaces: namespaces,
 		tuning:     tuning,
@@ -237,12 +242,18 @@ func (s *Service) Run(ctx context.Context) error {
 	if err := s.prepare(ctx); err != nil {
 		return err
 	}
+	stopGuard, err := s.guardRecords(ctx)
+	if err != nil {
+		return err
+	}
 	f, err := newFollower(s)
 	if err != nil {
+		stopGuard()
 		return err
 	}
 	l, err := s.listen()
 	if err != nil {
+		stopGuard()
 		return err
 	}
 	following, stopFollowing := context.WithCancel(ctx)
@@ -259,7 +270,7 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	stopFollowing()
 	<-followed
-	return errors.Join(err, s.drain(l, f.subscriptions()))
+	return errors.Join(err, s.drain(l, f.subscriptions(), stopGuard))
 }
 
 // prepare brings what requests rely on: the table, the clock's first bound, the
@@ -276,13 +287,36 @@ func (s *Service) prepare(ctx context.Context) error {
 	if err := s.checkArchive(ctx); err != nil {
 		return fmt.Errorf("admission: %w", err)
 	}
-	kept := max(recordRetention*s.tuning.CreditWindow, minRetention)
-	records, err := openRecords(ctx, s.nats, kept, s.tuning.LeaseReplicas, s.flights.Go)
+	return nil
+}
+
+// guardRecords opens the lease records and runs their guard until stop is called,
+// which returns when the guard has ended. It waits for the guard's first look.
+func (s *Service) guardRecords(ctx context.Context) (stop func(), err error) {
+	records, err := s.openRecords(ctx, max(recordRetention*s.tuning.CreditWindow, minRetention))
 	if err != nil {
-		return fmt.Errorf("admission: %w", err)
+		return nil, fmt.Errorf("admission: %w", err)
 	}
 	s.records = records
-	return nil
+	guarding, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := records.guard.Run(guarding); err != nil {
+			s.log.ErrorContext(ctx, "lease records are not guarded: nothing can be given back", "error", err)
+		}
+	}()
+	stop = func() { cancel(); <-ended }
+	select {
+	case <-records.guard.Ready():
+		return stop, nil
+	case <-ended:
+		cancel()
+		return nil, errors.New("admission: the lease records are not guarded")
+	case <-ctx.Done():
+		stop()
+		return nil, fmt.Errorf("admission: look at the lease records: %w", ctx.Err())
+	}
 }
 
 // archiveTimeout bounds how long a node waits for the archive at its start.
@@ -305,8 +339,9 @@ func (s *Service) checkArchive(ctx context.Context) error {
 }
 
 // drain ends the node without losing an answer. It hears of changed configuration
-// to the end, from so many subscriptions beside the listener's.
-func (s *Service) drain(l *listener, more int) error {
+// to the end, from so many subscriptions beside the listener's. The lease records'
+// guard writes what requests under way need, and stops after them.
+func (s *Service) drain(l *listener, more int, stopGuard func()) error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.tuning.DrainTimeout)
 	defer cancel()
 	linger := time.NewTimer(lingerTime)
@@ -329,6 +364,7 @@ func (s *Service) drain(l *listener, more int) error {
 		s.abortFlights()
 		<-answered
 	}
+	stopGuard()
 	if errors.Is(errStop, errAway) {
 		s.log.Warn("stopped while NATS was away: callers may not have got the last answers")
 		return nil

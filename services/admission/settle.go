@@ -109,7 +109,7 @@ func (s *Service) expired(l *lease) *api.Error {
 	case now.Time().Sub(l.At.Time()) > s.tuning.CreditWindow:
 		return api.Errorf(api.CodeExpiredLease, "lease",
 			"the acquire was more than %s ago: nothing can be given back any more", s.tuning.CreditWindow)
-	case l.Epoch < s.epoch():
+	case l.Epoch < s.epochs.Current():
 		return api.Errorf(api.CodeExpiredLease, "lease",
 			"NATS lost settlements after the acquire: nothing can be given back any more")
 	}
@@ -224,10 +224,12 @@ func (st *settlement) read() (recordVersion, error) {
 // begin stores the record that the operation begins with, then does what it says. It
 // reports false where the record has changed: then the operation decides again.
 func (st *settlement) begin(next step, revision uint64) (ended bool) {
-	s, nonce, began := st.service, st.service.nonce(), st.service.clock.Mono()
-	version := recordVersion{record: &next.record, nonce: nonce}
+	s, began := st.service, st.service.clock.Mono()
+	next.record.Nonce = s.nonce()
+	version := recordVersion{record: &next.record}
+	var epoch int64
 	var err error
-	version.revision, err = s.records.write(st.about(), st.recordKey(), &next.record, nonce, revision)
+	version.revision, epoch, err = s.records.write(st.about(), st.recordKey(), &next.record, revision)
 	switch {
 	case errors.Is(err, errOvertaken):
 		return false
@@ -240,13 +242,16 @@ func (st *settlement) begin(next step, revision uint64) (ended bool) {
 		return true
 	default:
 		st.begun.Store(true)
-		var ours bool
-		if version.revision, ours = st.insist(&version, revision); !ours {
+		if version.revision, epoch = st.insist(version.record, revision); version.revision == 0 {
 			st.refuse(unavailable(errUnknownRecord))
 			return true
 		}
 	}
 	st.begun.Store(true)
+	if st.op.gives() && !next.credits.isZero() && st.lease.Epoch < epoch {
+		st.refuse(unavailable(errInterrupted))
+		return true
+	}
 	st.stored.Store(next.debits.isZero())
 	credited, done := st.giveBack(next.credits)
 	if !next.debits.isZero() && !st.spend(version, next.debits, began+s.settleTime()) {
@@ -261,12 +266,17 @@ func (st *settlement) begin(next step, revision uint64) (ended bool) {
 	return true
 }
 
-// errUnknownRecord says that a record was overtaken before it was known to be stored.
-var errUnknownRecord = errors.New("it is unknown whether the settlement began: its credits count as spent")
+var (
+	// errUnknownRecord says that a record was overtaken before it was known to be stored.
+	errUnknownRecord = errors.New("it is unknown whether the settlement began: its credits count as spent")
+	// errInterrupted says that NATS may have forgotten an earlier settlement of the lease.
+	errInterrupted = errors.New("NATS was interrupted during the settlement: its credits count as spent")
+)
 
-// insist sends a write of unknown outcome again until the outcome is known, and
-// reports whether the write was stored. Only then may its credits be given.
-func (st *settlement) insist(version *recordVersion, expected uint64) (revision uint64, ours bool) {
+// insist sends a write of unknown outcome again until the outcome is known. It returns
+// the revision of the record, 0 where it was not stored or another operation has
+// changed it since, and the epoch that holds after it.
+func (st *settlement) insist(rec *record, expected uint64) (revision uint64, epoch int64) {
 	s := st.service
 	for wait := minBackoff; ; wait = min(2*wait, recordTimeout) {
 		timer := time.NewTimer(wait)
@@ -274,19 +284,22 @@ func (st *settlement) insist(version *recordVersion, expected uint64) (revision 
 		case <-timer.C:
 		case <-s.abort.Done():
 			timer.Stop()
-			return 0, false
+			return 0, 0
 		}
 		ctx := st.about()
-		revision, err := s.records.write(ctx, st.recordKey(), version.record, version.nonce, expected)
+		revision, epoch, err := s.records.write(ctx, st.recordKey(), rec, expected)
 		if err == nil {
-			return revision, true
+			return revision, epoch
 		}
 		if !errors.Is(err, errOvertaken) {
 			continue
 		}
-		stored, err := s.records.read(ctx, st.recordKey())
-		if err == nil {
-			return stored.revision, stored.nonce == version.nonce
+		switch stored, err := s.records.read(ctx, st.recordKey()); {
+		case err != nil:
+		case stored.record == nil || stored.record.Nonce != rec.Nonce:
+			return 0, 0
+		default: // written once more, as it is, to learn the epoch that holds after it
+			expected = stored.revision
 		}
 	}
 }

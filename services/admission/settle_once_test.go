@@ -267,16 +267,16 @@ type faultyRecords struct {
 
 var errUnacknowledged = errors.New("the acknowledgement was lost")
 
-func (f *faultyRecords) write(ctx context.Context, key string, rec *record, nonce string, expected uint64) (uint64, error) {
+func (f *faultyRecords) write(ctx context.Context, key string, rec *record, expected uint64) (uint64, int64, error) {
 	fault := f.writes()
 	if errors.Is(fault, errNotStored) {
-		return 0, fault
+		return 0, 0, fault
 	}
-	revision, err := f.recordStore.write(ctx, key, rec, nonce, expected)
+	revision, epoch, err := f.recordStore.write(ctx, key, rec, expected)
 	if err == nil && fault != nil {
-		return 0, fault
+		return 0, 0, fault
 	}
-	return revision, err
+	return revision, epoch, err
 }
 
 func (f *faultyRecords) read(ctx context.Context, key string) (recordVersion, error) {
@@ -407,7 +407,7 @@ func TestANodeDiesWithinASettlement(t *testing.T) {
 	require.NoError(t, err)
 	begun := decide(l, op, nil, now, n.settleTime())
 	require.Equal(t, rulingWrite, begun.ruling)
-	_, err = n.records.write(t.Context(), l.Namespace+"."+l.ID, &begun.record, "of a dead node", 0)
+	_, _, err = n.records.write(t.Context(), l.Namespace+"."+l.ID, &begun.record, 0)
 	require.NoError(t, err)
 
 	mixed := adjustBody(lease, `{"rpm":1,"tpm":-100}`)

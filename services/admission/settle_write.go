@@ -25,7 +25,8 @@ func (st *settlement) spend(version recordVersion, debits tokenTable, until time
 	s := st.service
 	written, left, refusal := st.write(debits, until)
 	after := version.record.end(st.op, written, left)
-	_, err := s.records.write(st.about(), st.recordKey(), &after, s.nonce(), version.revision)
+	after.Nonce = s.nonce()
+	_, _, err := s.records.write(st.about(), st.recordKey(), &after, version.revision)
 	switch {
 	case errors.Is(err, errOvertaken):
 		st.refuse(conflict("another settlement of the lease overtook this one: what it spent stays spent"))
