@@ -247,6 +247,7 @@ func (c *committer) overdue() {
 // to spend is answered now.
 func (c *committer) waiting() []*call {
 	now := c.node.clock.Mono()
+	stored, errClock := c.node.clock.Now()
 	c.mu.Lock()
 	flight := c.flight
 	c.mu.Unlock()
@@ -254,7 +255,7 @@ func (c *committer) waiting() []*call {
 	for _, q := range flight {
 		switch {
 		case q.answered.Load():
-		case q.deadline <= now:
+		case q.deadline <= now, errClock == nil && q.expired(stored):
 			q.answer(result{err: q.cause(errLate)})
 		default:
 			calls = append(calls, q)
