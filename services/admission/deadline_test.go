@@ -265,7 +265,7 @@ func TestADeadlineCountsOnceTheTimeIsKnown(t *testing.T) {
 			nc := w.nats.Connect(t)
 			acquire(t, nc, one)
 			w.divide(t, "api-key-123", shards)
-			acquire(t, nc, one) // which learns of them
+			acquire(t, nc, one)                              // which learns of them
 			m := natsMsg(api.VerbAcquire, spendOf("rpm", 5)) // more than one shard of four holds
 			m.Header.Set(api.HeaderDeadline, n.ahead(t, time.Minute))
 			dates.edit(func(h http.Header) {

@@ -170,7 +170,7 @@ func (s *Service) dispatch(r *request, subject string) {
 		return
 	}
 	s.apart(r, func(ctx context.Context) {
-		id, err := s.namespaces.Lookup(ctx, name)
+		id, err := s.namespaces.Lookup(ctx, name, (r.answerBy()-s.clock.Mono())/askDivisor)
 		if err != nil {
 			s.nowhere(r, s.storeError(ctx, "look up the namespace", err))
 			return
