@@ -4,18 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"golang.org/x/sync/singleflight"
 
+	"github.com/tidegate/tidegate/internal/storecalls"
+	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
 const (
-	// knownAge is how long an id is used without asking again.
+	// knownAge is how long an id is used before it is asked for again first.
 	knownAge = time.Minute
+	// renewalSpread is over how long before that an id in use is looked up again
+	// beside, so that ids that were learned together are not asked for together.
+	renewalSpread = 15 * time.Second
+	// maxRenewals is how many ids are looked up beside at a time.
+	maxRenewals = 16
 	// refusedAge is how long a name is refused without asking again: short, so
 	// that a new namespace is found at once, and long enough that a client which
 	// repeats a wrong name costs one read a second.
@@ -24,8 +32,14 @@ const (
 	// store is asked again.
 	outageAge = time.Second
 	// lookupTimeout bounds a lookup, which goes on when the callers that wait for
-	// it give up.
-	lookupTimeout = 750 * time.Millisecond
+	// it give up. Throttles are waited out within it; of attemptsPerLookup that fail
+	// otherwise, the first have less time than the later ones, so that one slow reply
+	// does not take all of it.
+	lookupTimeout     = 2 * time.Second
+	attemptTimeout    = 250 * time.Millisecond
+	attemptsPerLookup = 4
+	// maxPatience is how long a caller waits at most for the lookup of a known id.
+	maxPatience = 250 * time.Millisecond
 
 	maxKnown   = 16384
 	maxRefused = 1024 // apart from the known ones, which no flood of wrong names may push out
@@ -41,11 +55,14 @@ type Cache struct {
 	known   *simplelru.LRU[string, entry]   // guarded by mu
 	refused *simplelru.LRU[string, refusal] // guarded by mu
 	changes int                             // guarded by mu: how many changes were heard of
+	renewed int                             // guarded by mu: lookups beside that are under way
 }
 
+// entry is a known id. Its times are on the clock mono.
 type entry struct {
 	id    string
-	until time.Duration // on the clock mono
+	renew time.Duration // from then on it is looked up beside
+	until time.Duration // from then on it is looked up before it is used
 }
 
 // refusal is why requests in a namespace are refused: there is none, or it is
@@ -68,44 +85,83 @@ func NewCache(registry *Registry, mono func() time.Duration) (*Cache, error) {
 	return &Cache{registry: registry, mono: mono, flights: new(singleflight.Group), known: known, refused: refused}, nil
 }
 
-// Cached gives the id of a namespace that was looked up in the last minute,
-// without I/O. That it is not known says nothing: Lookup does.
+// Cached gives the id of a namespace that was looked up in the last minute, or that
+// could not be looked up since, without waiting. That it is not known says nothing:
+// Lookup does. An id in use is looked up again beside.
 func (c *Cache) Cached(name string) (id string, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, ok := c.known.Get(name)
-	if !ok || c.mono() >= e.until {
+	now := c.mono()
+	if !ok || now >= e.until {
 		return "", false
+	}
+	if now >= e.renew && c.renewed < maxRenewals {
+		c.known.Add(name, entry{e.id, now + outageAge, e.until})
+		c.renewed++
+		flight := c.flights.DoChan(name, func() (any, error) { return c.ask(context.Background(), name) })
+		go func() {
+			<-flight
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.renewed--
+		}()
 	}
 	return e.id, true
 }
 
-// Lookup gives the id of a namespace, from memory or by a read that is shared
-// with everybody who asks at the same time. Its errors are those of
-// [Registry.Lookup]; while the store cannot be asked, an id it once gave holds.
-func (c *Cache) Lookup(ctx context.Context, name string) (string, error) {
-	if id, ok := c.Cached(name); ok {
-		return id, nil
-	}
-	if err := c.refusal(name); err != nil {
-		return "", err
-	}
-	flight := c.shared().DoChan(name, func() (any, error) {
-		if id, ok := c.Cached(name); ok { // by a flight that ended a moment ago
+// Lookup gives the id of a namespace, from memory or by a lookup that is shared
+// with everybody who asks at the same time, and repeated while ctx lasts. Its errors
+// are those of [Registry.Lookup]. While the store cannot be asked, an id it once gave
+// holds; if it is slow, after patience.
+func (c *Cache) Lookup(ctx context.Context, name string, patience time.Duration) (string, error) {
+	for {
+		if id, ok := c.Cached(name); ok {
 			return id, nil
 		}
-		// The first to ask may give up before the others.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTimeout)
-		defer cancel()
-		return c.ask(ctx, name)
-	})
-	select {
-	case r := <-flight:
-		id, _ := r.Val.(string)
-		return id, r.Err
-	case <-ctx.Done():
-		return "", fmt.Errorf("look up namespace %s: %w", name, ctx.Err())
+		if err := c.refusal(name); err != nil {
+			return "", err
+		}
+		known, enough, stop := c.fallback(name, patience)
+		flight := c.shared().DoChan(name, func() (any, error) {
+			if id, ok := c.Cached(name); ok { // by a flight that ended a moment ago
+				return id, nil
+			}
+			// The first to ask may give up before the others.
+			return c.ask(context.WithoutCancel(ctx), name)
+		})
+		select {
+		case r := <-flight:
+			stop()
+			if id, _ := r.Val.(string); r.Err == nil || !passes(r.Err) {
+				return id, r.Err
+			}
+		case <-enough:
+			return known, nil
+		case <-ctx.Done():
+			stop()
+			return "", fmt.Errorf("look up namespace %s: %w", name, ctx.Err())
+		}
 	}
+}
+
+// fallback is what a caller goes by that has waited enough: the id as it was known.
+// Without one, enough does not come.
+func (c *Cache) fallback(name string, patience time.Duration) (known string, enough <-chan time.Time, stop func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, ok := c.known.Get(name)
+	if !ok {
+		return "", nil, func() {}
+	}
+	timer := time.NewTimer(min(patience, maxPatience))
+	return e.id, timer.C, func() { timer.Stop() }
+}
+
+// passes reports whether a lookup that failed may succeed now: its time was up, or
+// the store throttled it to the end.
+func passes(err error) bool {
+	return storecalls.ResultOf(err) == storecalls.Throttled || errors.Is(err, context.DeadlineExceeded)
 }
 
 // Changed makes the next request in a namespace ask the registry again, and
@@ -118,7 +174,8 @@ func (c *Cache) Changed(name string) {
 	c.flights.Forget(name)
 	c.refused.Remove(name)
 	if e, ok := c.known.Peek(name); ok {
-		c.known.Add(name, entry{e.id, c.mono()})
+		now := c.mono()
+		c.known.Add(name, entry{e.id, now, now})
 	}
 }
 
@@ -132,7 +189,7 @@ func (c *Cache) AllChanged() {
 	now := c.mono()
 	for _, name := range c.known.Keys() { // oldest first, so that their order stays
 		if e, ok := c.known.Peek(name); ok {
-			c.known.Add(name, entry{e.id, now})
+			c.known.Add(name, entry{e.id, now, now})
 		}
 	}
 }
@@ -160,16 +217,16 @@ func (c *Cache) ask(ctx context.Context, name string) (string, error) {
 	c.mu.Lock()
 	changes := c.changes
 	c.mu.Unlock()
-	id, err := c.registry.Lookup(ctx, name)
+	id, err := c.read(ctx, name)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now, outdated := c.mono(), c.changes != changes
 	var refused *api.Error
 	switch {
 	case err == nil && outdated:
-		c.known.Add(name, entry{id, now})
+		c.known.Add(name, entry{id, now, now})
 	case err == nil:
-		c.known.Add(name, entry{id, now + knownAge})
+		c.known.Add(name, entry{id, now + knownAge - rand.N(renewalSpread), now + knownAge})
 	case isUnknown(err) && errors.As(err, &refused):
 		c.known.Remove(name)
 		if !outdated {
@@ -177,10 +234,33 @@ func (c *Cache) ask(ctx context.Context, name string) (string, error) {
 		}
 	case errors.As(err, &refused): // not even a name: it needs no remembering
 	default:
-		if e, ok := c.known.Get(name); ok {
-			c.known.Add(name, entry{e.id, now + outageAge})
-			return e.id, nil
+		e, ok := c.known.Get(name)
+		if !ok {
+			return "", err
 		}
+		if !outdated {
+			c.known.Add(name, entry{e.id, now + outageAge, now + knownAge})
+		}
+		return e.id, nil
 	}
 	return id, err
+}
+
+// read asks the registry, and again while that may help.
+func (c *Cache) read(ctx context.Context, name string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	for attempt := 0; ; attempt++ {
+		call, cancel := context.WithTimeout(ctx, attemptTimeout*time.Duration(attempt+1))
+		id, err := c.registry.Lookup(call, name)
+		cancel()
+		var refused *api.Error
+		if err == nil || errors.As(err, &refused) {
+			return id, err
+		}
+		last := storecalls.ResultOf(err) != storecalls.Throttled && attempt+1 >= attemptsPerLookup
+		if last || table.Pause(ctx, attempt) != nil {
+			return "", err
+		}
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -171,6 +172,8 @@ func TestADamagedEntryIsNoUnknownNamespace(t *testing.T) {
 	require.ErrorIs(t, err, table.ErrDamaged)
 }
 
+const patience = time.Minute // as long as a busy machine may take
+
 // clock stands still until it is moved.
 type clock struct{ now atomic.Int64 }
 
@@ -195,28 +198,53 @@ func TestKnownNamespacesAreReadOnceAMinute(t *testing.T) {
 
 	lookup := func(reads int) {
 		t.Helper()
-		id, err := cache.Lookup(t.Context(), "default")
+		id, err := cache.Lookup(t.Context(), "default", patience)
 		require.NoError(t, err)
 		require.Equal(t, want, id)
 		require.Equal(t, reads, b.Calls("GetItem"))
 	}
 	lookup(1)
-	clock.advance(knownAge - 1)
+	clock.advance(knownAge - renewalSpread)
 	lookup(1)
 	id, ok := cache.Cached("default")
 	require.True(t, ok)
 	require.Equal(t, want, id)
-	clock.advance(1)
+	clock.advance(renewalSpread)
 	_, ok = cache.Cached("default")
-	require.False(t, ok)
+	require.False(t, ok, "a minute old: it is asked for first")
 	lookup(2)
+}
+
+// An id in use is looked up again before it is a minute old, beside: nobody waits, and
+// one lookup is enough.
+func TestKnownNamespacesAreRenewedBeside(t *testing.T) {
+	b, cache, clock := newCache(t)
+	want, err := NewRegistry(b.Direct, b.Table).Ensure(t.Context(), "default")
+	require.NoError(t, err)
+	_, err = cache.Lookup(t.Context(), "default", patience)
+	require.NoError(t, err)
+	clock.advance(knownAge - 1)
+	arrived, proceed := make(chan struct{}), make(chan struct{})
+	b.Before("GetItem", func() { close(arrived); <-proceed })
+	for range 100 {
+		id, ok := cache.Cached("default")
+		require.True(t, ok)
+		require.Equal(t, want, id)
+	}
+	<-arrived
+	close(proceed)
+	require.Eventually(t, func() bool { cache.mu.Lock(); defer cache.mu.Unlock(); return cache.renewed == 0 }, patience, time.Millisecond)
+	clock.advance(knownAge - renewalSpread)
+	_, ok := cache.Cached("default")
+	require.True(t, ok)
+	require.Equal(t, 2, b.Calls("GetItem"))
 }
 
 func TestUnknownNamespacesAreReadOnceASecond(t *testing.T) {
 	b, cache, clock := newCache(t)
 	refused := func(reads int) {
 		t.Helper()
-		_, err := cache.Lookup(t.Context(), "tenant-a")
+		_, err := cache.Lookup(t.Context(), "tenant-a", patience)
 		requireCode(t, api.CodeUnknownNamespace, err)
 		require.Equal(t, reads, b.Calls("GetItem"))
 	}
@@ -229,11 +257,11 @@ func TestUnknownNamespacesAreReadOnceASecond(t *testing.T) {
 	clock.advance(refusedAge)
 	want, err := NewRegistry(b.Direct, b.Table).Ensure(t.Context(), "tenant-a")
 	require.NoError(t, err)
-	id, err := cache.Lookup(t.Context(), "tenant-a")
+	id, err := cache.Lookup(t.Context(), "tenant-a", patience)
 	require.NoError(t, err)
 	require.Equal(t, want, id)
 
-	_, err = cache.Lookup(t.Context(), "A*")
+	_, err = cache.Lookup(t.Context(), "A*", patience)
 	requireCode(t, api.CodeInvalidNamespace, err)
 }
 
@@ -241,22 +269,25 @@ func TestKnownNamespacesOutliveAnOutage(t *testing.T) {
 	b, cache, clock := newCache(t)
 	want, err := NewRegistry(b.Direct, b.Table).Ensure(t.Context(), "default")
 	require.NoError(t, err)
-	_, err = cache.Lookup(t.Context(), "default")
+	_, err = cache.Lookup(t.Context(), "default", patience)
 	require.NoError(t, err)
 
 	clock.advance(knownAge)
-	b.Fail("GetItem", fault.Fault{Kind: fault.Unreachable})
-	id, err := cache.Lookup(t.Context(), "default")
+	down := slices.Repeat([]fault.Fault{{Kind: fault.Unreachable}}, attemptsPerLookup)
+	b.Fail("GetItem", down...)
+	id, err := cache.Lookup(t.Context(), "default", patience)
 	require.NoError(t, err)
 	require.Equal(t, want, id)
 	_, ok := cache.Cached("default")
 	require.True(t, ok, "requests of the next second do not wait for the store")
+	require.Equal(t, 1+attemptsPerLookup, b.Calls("GetItem"))
 	clock.advance(outageAge)
 	_, ok = cache.Cached("default")
-	require.False(t, ok)
+	require.True(t, ok, "it is asked for beside")
+	require.Eventually(t, func() bool { return b.Calls("GetItem") == 2+attemptsPerLookup }, patience, time.Millisecond)
 
-	b.Fail("GetItem", fault.Fault{Kind: fault.Unreachable})
-	_, err = cache.Lookup(t.Context(), "never-seen")
+	b.Fail("GetItem", down...)
+	_, err = cache.Lookup(t.Context(), "never-seen", patience)
 	var refusal *api.Error
 	require.Error(t, err)
 	require.NotErrorAs(t, err, &refusal, "an outage is not an unknown namespace")
@@ -267,18 +298,18 @@ func TestANamespaceThatIsGoneIsForgotten(t *testing.T) {
 	b, cache, clock := newCache(t)
 	_, err := NewRegistry(b.Direct, b.Table).Ensure(t.Context(), "default")
 	require.NoError(t, err)
-	_, err = cache.Lookup(t.Context(), "default")
+	_, err = cache.Lookup(t.Context(), "default", patience)
 	require.NoError(t, err)
 	_, err = b.Direct.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{
 		TableName: &b.Table, Key: table.KeyItem(keys.NamespaceName{Name: "default"}.Key()),
 	})
 	require.NoError(t, err)
 	clock.advance(knownAge)
-	_, err = cache.Lookup(t.Context(), "default")
+	_, err = cache.Lookup(t.Context(), "default", patience)
 	requireCode(t, api.CodeUnknownNamespace, err)
 	clock.advance(refusedAge)
-	b.Fail("GetItem", fault.Fault{Kind: fault.Unreachable})
-	_, err = cache.Lookup(t.Context(), "default")
+	b.Fail("GetItem", slices.Repeat([]fault.Fault{{Kind: fault.Unreachable}}, attemptsPerLookup)...)
+	_, err = cache.Lookup(t.Context(), "default", patience)
 	require.Error(t, err)
 }
 
@@ -292,7 +323,7 @@ func TestLookupsShareAFlightAndOutliveItsFirst(t *testing.T) {
 
 	first, giveUp := context.WithCancel(t.Context())
 	gaveUp := make(chan error)
-	go func() { _, err := cache.Lookup(first, "default"); gaveUp <- err }()
+	go func() { _, err := cache.Lookup(first, "default", patience); gaveUp <- err }()
 	<-arrived
 	giveUp()
 	require.ErrorIs(t, <-gaveUp, context.Canceled)
@@ -301,7 +332,7 @@ func TestLookupsShareAFlightAndOutliveItsFirst(t *testing.T) {
 	answers := make(chan string, others)
 	for range others {
 		go func() {
-			id, err := cache.Lookup(t.Context(), "default")
+			id, err := cache.Lookup(t.Context(), "default", patience)
 			if err != nil {
 				t.Error(err)
 			}
@@ -319,10 +350,10 @@ func TestACacheIsBounded(t *testing.T) {
 	b, cache, _ := newCache(t)
 	_, err := NewRegistry(b.Direct, b.Table).Ensure(t.Context(), "default")
 	require.NoError(t, err)
-	_, err = cache.Lookup(t.Context(), "default")
+	_, err = cache.Lookup(t.Context(), "default", patience)
 	require.NoError(t, err)
 	for i := range maxRefused + 10 {
-		_, err := cache.Lookup(t.Context(), fmt.Sprintf("wrong-%d", i))
+		_, err := cache.Lookup(t.Context(), fmt.Sprintf("wrong-%d", i), patience)
 		requireCode(t, api.CodeUnknownNamespace, err)
 	}
 	require.Equal(t, maxRefused, cache.refused.Len())

@@ -110,7 +110,7 @@ func (c Code) describe() (status int, meaning string) {
 	case CodeInvalidManifest:
 		return 400, "the manifest name is ill-formed or too long"
 	case CodeInvalidTimeout:
-		return 400, "the timeout header is not a whole number of milliseconds above 0"
+		return 400, "the timeout or deadline header is not a whole number of milliseconds"
 	case CodeInvalidCursor:
 		return 400, "the cursor was not made by this list"
 	case CodeInvalidID:

@@ -7,6 +7,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"math"
 	"strconv"
 	"strings"
 	"testing"
@@ -303,6 +304,35 @@ func TestTimeout(t *testing.T) {
 	}
 	require.Equal(t, "1", api.FormatTimeout(-time.Second))
 	require.Equal(t, "1999", api.FormatTimeout(1999*time.Millisecond+999*time.Microsecond))
+}
+
+func TestDeadline(t *testing.T) {
+	_, ok, err := api.ParseDeadline("")
+	require.NoError(t, err)
+	require.False(t, ok)
+	for value, want := range map[string]int64{
+		"0": 0, "1": 1, "1763712000123": 1763712000123, "9223372036854775807": math.MaxInt64, "99999999999999999999999": math.MaxInt64,
+	} {
+		got, ok, err := api.ParseDeadline(value)
+		require.NoError(t, err, value)
+		require.True(t, ok)
+		require.Equal(t, want, got, value)
+	}
+	for _, value := range []string{"-1", "+1", "1.5", "1763712000.123", "1s", " 1", "one", "1e3", "2026-11-21T08:00:00Z"} {
+		_, ok, err := api.ParseDeadline(value)
+		requireCode(t, err, api.CodeInvalidTimeout, api.HeaderDeadline)
+		require.False(t, ok)
+	}
+	at := time.UnixMilli(1763712000123)
+	require.Equal(t, "1763712000123", api.FormatTime(at))
+	require.Equal(t, "1763712000124", api.FormatTime(at.Add(time.Microsecond)), "a deadline is never announced too early")
+	got, ok := api.ParseTime(api.FormatTime(at))
+	require.True(t, ok)
+	require.True(t, at.Equal(got))
+	for _, value := range []string{"", "0", "-5", "soon", "99999999999999999999999"} {
+		_, ok := api.ParseTime(value)
+		require.False(t, ok, value)
+	}
 }
 
 func TestErrors(t *testing.T) {

@@ -207,7 +207,7 @@ func TestGoldenSubjects(t *testing.T) {
 		lines = append(lines, api.Subject(namespace, v))
 	}
 	lines = append(lines, api.SubjectAll, api.ConfigSubject("default"), api.ConfigSubjectAll, api.InboxPrefix("default"),
-		api.ServiceName, api.QueueGroup, api.HeaderTimeout, api.HeaderErrorCode, api.HeaderError, api.HeaderRequestInfo)
+		api.ServiceName, api.QueueGroup, api.HeaderTimeout, api.HeaderDeadline, api.HeaderTime, api.HeaderErrorCode, api.HeaderError, api.HeaderRequestInfo)
 	got := strings.Join(lines, "\n")
 	require.Equal(t, string(golden(t, "subjects.txt", []byte(got))), got)
 }

@@ -91,6 +91,14 @@ const (
 	// HeaderTimeout says how many whole milliseconds the caller waits, counted
 	// from when the request is received.
 	HeaderTimeout = "Tidegate-Timeout-Ms"
+	// HeaderDeadline says until when the caller waits, in the store's time: whole
+	// milliseconds since 1970-01-01T00:00:00Z. Time that the request spends on its
+	// way to a node counts, which HeaderTimeout cannot know of. With both, the
+	// earlier end holds.
+	HeaderDeadline = "Tidegate-Deadline"
+	// HeaderTime tells, in replies to requests with one of the two, the store's
+	// time as the node knew it when it answered, in the unit of HeaderDeadline.
+	HeaderTime = "Tidegate-Time"
 	// HeaderErrorCode (the status of the code) and HeaderError (its message)
 	// mark a reply as an error. They are those of NATS micro services.
 	HeaderErrorCode = "Nats-Service-Error-Code"
@@ -185,15 +193,45 @@ func ParseTimeout(value string) (time.Duration, error) {
 	if value == "" {
 		return DefaultTimeout, nil
 	}
-	for i := range len(value) {
-		if value[i] < '0' || value[i] > '9' {
-			return 0, Errorf(CodeInvalidTimeout, HeaderTimeout, "%s is no whole number of milliseconds", shown(value))
-		}
-	}
-	// Digits only: an error says out of range, and then ms is the largest there is.
-	ms, _ := strconv.ParseInt(value, 10, 64)
-	if ms == 0 {
+	ms, err := parseMs(HeaderTimeout, value)
+	switch {
+	case err != nil:
+		return 0, err
+	case ms == 0:
 		return 0, Errorf(CodeInvalidTimeout, HeaderTimeout, "0 leaves no time to answer; leave the header out for %v", DefaultTimeout)
 	}
 	return time.Duration(min(ms, MaxTimeout.Milliseconds())) * time.Millisecond, nil
+}
+
+// FormatTime is the value of HeaderDeadline and HeaderTime for a moment of the
+// store's time, rounded up to a whole millisecond.
+func FormatTime(at time.Time) string {
+	return strconv.FormatInt(at.Add(time.Millisecond-1).UnixMilli(), 10)
+}
+
+// ParseDeadline reads HeaderDeadline; ok is false where it is absent (empty). A
+// value above the range of int64 counts as the latest moment.
+func ParseDeadline(value string) (unixMs int64, ok bool, err error) {
+	if value == "" {
+		return 0, false, nil
+	}
+	unixMs, err = parseMs(HeaderDeadline, value)
+	return unixMs, err == nil, err
+}
+
+// ParseTime reads HeaderTime; ok is false where it is absent or malformed.
+func ParseTime(value string) (at time.Time, ok bool) {
+	ms, err := strconv.ParseInt(value, 10, 64)
+	return time.UnixMilli(ms), err == nil && ms > 0
+}
+
+// parseMs reads digits; a number out of range is the largest there is.
+func parseMs(header, value string) (int64, error) {
+	for i := range len(value) {
+		if value[i] < '0' || value[i] > '9' {
+			return 0, Errorf(CodeInvalidTimeout, header, "%s is no whole number of milliseconds", shown(value))
+		}
+	}
+	ms, _ := strconv.ParseInt(value, 10, 64) // of digits alone, the error says out of range, and ms is the largest there is
+	return ms, nil
 }

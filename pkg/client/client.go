@@ -49,6 +49,7 @@ type Client struct {
 	policy    Policy
 	timeout   time.Duration
 	observer  Observer // nil: nobody
+	store     *storeTime
 }
 
 // Option configures a Client.
@@ -74,7 +75,7 @@ func InboxPrefix(namespace string) nats.Option {
 // New makes a client on a connection, which stays the caller's to close. It
 // fails on an option that cannot be meant.
 func New(nc *nats.Conn, opts ...Option) (*Client, error) {
-	c := &Client{nc: nc, namespace: api.DefaultNamespace, timeout: api.DefaultTimeout}
+	c := &Client{nc: nc, namespace: api.DefaultNamespace, timeout: api.DefaultTimeout, store: newStoreTime(systemTime())}
 	for _, opt := range opts {
 		opt(c)
 	}
@@ -196,18 +197,42 @@ func (c *Client) exchange(ctx context.Context, verb api.Verb, payload []byte) ([
 	return c.send(ctx, verb, msg)
 }
 
-// send is exchange with a message that is made.
+// send is exchange with a message that is made. A request that a node refused as too
+// late while its caller still waits is sent once more, without a deadline in the
+// store's time: nothing was spent for it, and the two clocks do not agree.
 func (c *Client) send(ctx context.Context, verb api.Verb, msg *nats.Msg) ([]byte, error) {
 	wait := c.timeout
 	if deadline, ok := ctx.Deadline(); ok {
 		wait = time.Until(deadline)
 	}
-	if wait != api.DefaultTimeout { // which is what an absent header means
-		if msg.Header == nil {
-			msg.Header = make(nats.Header, 1)
-		}
+	until := time.Now().Add(wait)
+	if msg.Header == nil {
+		msg.Header = make(nats.Header, 2)
+	}
+	deadline, known := c.store.deadline(wait)
+	if known {
+		msg.Header[api.HeaderDeadline] = []string{api.FormatTime(deadline)}
+	}
+	if !known || wait != api.DefaultTimeout { // nodes that know no deadlines take an absent timeout for the default
 		msg.Header[api.HeaderTimeout] = []string{api.FormatTimeout(wait)}
 	}
+	body, err := c.once(ctx, verb, msg, wait)
+	var refusal *api.Error
+	if !known || !errors.As(err, &refusal) || refusal.Code != api.CodeDeadlineExceeded {
+		return body, err
+	}
+	left := time.Until(until)
+	if left < time.Millisecond || ctx.Err() != nil {
+		return body, err
+	}
+	delete(msg.Header, api.HeaderDeadline)
+	msg.Header[api.HeaderTimeout] = []string{api.FormatTimeout(left)}
+	return c.once(ctx, verb, msg, left)
+}
+
+// once sends a message and reads its reply.
+func (c *Client) once(ctx context.Context, verb api.Verb, msg *nats.Msg, wait time.Duration) ([]byte, error) {
+	sent := c.store.read().mono
 	reply, err := c.request(ctx, msg, wait)
 	switch {
 	case err == nil:
@@ -218,6 +243,7 @@ func (c *Client) send(ctx context.Context, verb api.Verb, msg *nats.Msg) ([]byte
 	default:
 		return nil, &UnavailableError{RequestID: requestID(ctx), Err: fmt.Errorf("%s: %w", verb, err)}
 	}
+	c.store.learn(sent, reply.Header)
 	if reply.Header == nil || reply.Header.Get(api.HeaderErrorCode) == "" {
 		return reply.Data, nil
 	}

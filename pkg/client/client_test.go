@@ -267,7 +267,7 @@ func TestDeadlineHeader(t *testing.T) {
 
 	_, err := w.client().Acquire(t.Context(), "e", "r", one)
 	require.NoError(t, err)
-	require.Empty(t, header(), "absent means the default")
+	require.Equal(t, "2000", header(), "what a request announces is what makes a node tell the time")
 
 	_, err = w.client(tidegate.WithTimeout(1500*time.Millisecond)).Acquire(t.Context(), "e", "r", one)
 	require.NoError(t, err)
@@ -281,6 +281,72 @@ func TestDeadlineHeader(t *testing.T) {
 	require.NoError(t, err)
 	require.LessOrEqual(t, ms, time.Hour.Milliseconds())
 	require.Greater(t, ms, time.Minute.Milliseconds(), "the deadline of the context, not the client's timeout")
+}
+
+// From the first reply on, requests say in the store's time until when they wait.
+func TestDeadlinesInTheStoresTime(t *testing.T) {
+	w := newWire(t)
+	const ahead = 42 * time.Hour
+	w.respond(func(m *nats.Msg) *nats.Msg {
+		require.True(t, m.Header.Get(api.HeaderTimeout) != "" || m.Header.Get(api.HeaderDeadline) != "", "which is what asks for the time")
+		return &nats.Msg{Data: []byte(admitted), Header: nats.Header{api.HeaderTime: {api.FormatTime(time.Now().Add(ahead))}}}
+	})
+	header := func(name string) string { return w.seen[len(w.seen)-1].Header.Get(name) }
+	c := w.client(tidegate.WithTimeout(time.Hour))
+	require.NoError(t, acquireOne(t.Context(), c))
+	require.Empty(t, header(api.HeaderDeadline))
+
+	before := time.Now()
+	require.NoError(t, acquireOne(t.Context(), c))
+	require.Equal(t, "3600000", header(api.HeaderTimeout), "for nodes that know no deadlines")
+	until, known, err := api.ParseDeadline(header(api.HeaderDeadline))
+	require.NoError(t, err)
+	require.True(t, known)
+	require.GreaterOrEqual(t, until, before.Add(ahead+time.Hour).UnixMilli())
+	require.Less(t, until, before.Add(ahead+2*time.Hour).UnixMilli())
+
+	usual := w.client()
+	require.NoError(t, acquireOne(t.Context(), usual))
+	require.NoError(t, acquireOne(t.Context(), usual))
+	require.Empty(t, header(api.HeaderTimeout), "the default is what its absence means to all nodes")
+	require.NotEmpty(t, header(api.HeaderDeadline))
+}
+
+func acquireOne(ctx context.Context, c *tidegate.Client) error {
+	_, err := c.Acquire(ctx, "e", "r", one)
+	return err
+}
+
+// A node whose clock is ahead refuses a request whose caller still waits: nothing was
+// spent, so it is sent once more, without the deadline that was misunderstood.
+func TestALiveRequestThatIsTooLateIsSentOnceMore(t *testing.T) {
+	w := newWire(t)
+	patience := true // of the node, with requests that have no deadline
+	w.respond(func(m *nats.Msg) *nats.Msg {
+		reply := &nats.Msg{Data: []byte(admitted), Header: nats.Header{}}
+		if m.Header.Get(api.HeaderDeadline) != "" || !patience {
+			reply = refuse(api.Errorf(api.CodeDeadlineExceeded, "", "too late"))(m)
+		}
+		reply.Header.Set(api.HeaderTime, api.FormatTime(time.Now()))
+		return reply
+	})
+	c := w.client(tidegate.WithTimeout(time.Hour))
+	for range 2 {
+		require.NoError(t, acquireOne(t.Context(), c))
+	}
+	require.Len(t, w.seen, 3)
+	last := w.seen[2].Header
+	require.Empty(t, last.Get(api.HeaderDeadline))
+	require.NotEmpty(t, last.Get(api.HeaderTimeout))
+
+	patience = false
+	var down *tidegate.UnavailableError
+	require.ErrorAs(t, acquireOne(t.Context(), c), &down)
+	require.Len(t, w.seen, 5, "once")
+
+	ctx, cancel := context.WithTimeout(t.Context(), -1)
+	defer cancel()
+	require.ErrorIs(t, acquireOne(ctx, c), context.DeadlineExceeded)
 }
 
 func TestNewRefuses(t *testing.T) {

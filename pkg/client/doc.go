@@ -35,7 +35,8 @@
 //	        ──▶ ctx cancelled ────────────────────────────────▶ context.Canceled
 //
 // All are found with errors.As and errors.Is. The client never repeats an
-// acquire: if its reply is lost, its tokens may be spent.
+// acquire whose reply is lost: its tokens may be spent. It repeats, once, a request
+// that a node refused as too late while the caller still waits: nothing was spent.
 //
 // Where tenants have permissions of their own, the connection has to be made with
 // [InboxPrefix]: replies reach it under no other prefix. The prefix is the
@@ -49,4 +50,6 @@
 //
 // The deadline of the context travels with the request, so that the service
 // does not spend for a caller that has gone. Without one, [WithTimeout] holds.
+// Replies tell the store's time: from the second request on, the deadline counts
+// from when the caller asked, however long the request waits on its way.
 package tidegate

@@ -43,9 +43,10 @@ type call struct {
 // asker is who waits for a call, and until when. The moments are monotonic.
 type asker struct {
 	request  *request
-	received time.Duration // what is asked of the store from then on knows of the call's lease
-	deadline time.Duration // later than this, nothing is spent for it
-	answerBy time.Duration // by then the answer leaves, decided or not
+	received time.Duration  // what is asked of the store from then on knows of the call's lease
+	deadline time.Duration  // later than this, nothing is spent for it
+	expires  bucket.Instant // the same in the store's time, as the caller said; 0: it did not
+	answerBy time.Duration  // by then the answer leaves, decided or not
 }
 
 // about is a context for log lines on calls: they name the requests.

@@ -38,9 +38,10 @@ type committer struct {
 	// settings govern the bucket; nil until first resolved. They are kept when
 	// they are out of date, because their unavailable policy outlives an outage.
 	settings atomic.Pointer[limits.Resolved]
-	// outdated says that settings are to be resolved again; isOutdated, whether
-	// that is so.
+	// outdated says that the settings are known to have changed, doubted that they
+	// may have; isOutdated tells.
 	outdated atomic.Bool
+	doubted  atomic.Bool
 	// heard is how many changes of configuration were looked at.
 	heard atomic.Uint64
 	// given are the limits of a bucket whose requests bring their own.
@@ -76,6 +77,7 @@ type committer struct {
 	seenAt     time.Duration   // monotonic time at which what brought known was asked
 	learnedAt  time.Duration   // monotonic time at which it was answered
 	resolvedAt time.Duration   // monotonic time at which the resolution of settings began
+	renewing   *renewal        // a read of known settings; nil while none is due
 	refusal    *api.Error      // what the last resolution said, when there are no limits
 	unitCost   int64           // write units of one write of the item; 0 while unknown
 	owedUnits  int64           // write units of refused writes, for the next write to count
@@ -249,6 +251,7 @@ func (c *committer) overdue() {
 // to spend is answered now.
 func (c *committer) waiting() []*call {
 	now := c.node.clock.Mono()
+	stored, errClock := c.node.clock.Now()
 	c.mu.Lock()
 	flight := c.flight
 	c.mu.Unlock()
@@ -256,7 +259,7 @@ func (c *committer) waiting() []*call {
 	for _, q := range flight {
 		switch {
 		case q.answered.Load():
-		case q.deadline <= now:
+		case q.deadline <= now, errClock == nil && q.expired(stored):
 			q.answer(result{err: q.cause(errLate)})
 		default:
 			calls = append(calls, q)

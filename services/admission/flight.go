@@ -2,102 +2,17 @@ package admission
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"time"
 
 	"github.com/tidegate/tidegate/internal/table"
-	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/bucket"
 )
 
 const (
-	// maxSettingsAge is when resolved settings are read again although no change
-	// was heard of: the fallback for a broadcast that got lost.
-	maxSettingsAge = time.Minute
-	// refusalAge is how long it is believed that there are no limits, or not the
-	// one that a request names.
-	refusalAge = time.Second
-
 	minBackoff = 5 * time.Millisecond
 	maxBackoff = 200 * time.Millisecond
 )
-
-// resolve sees to it that the settings are current. It reports false when the
-// calls were answered instead.
-func (c *committer) resolve(ctx context.Context, calls []*call) bool {
-	settings, now := c.settings.Load(), c.node.clock.Mono()
-	c.isOutdated()
-	outdated := c.outdated.Swap(false)
-	differs := c.known != nil && settings != nil &&
-		c.known.Fingerprint != settings.Fingerprint && c.resolvedAt < c.learnedAt
-	if settings != nil && !outdated && !differs && c.refusal == nil && now-c.resolvedAt < maxSettingsAge {
-		return true
-	}
-	if c.refusal != nil && !outdated && now-c.resolvedAt < refusalAge {
-		c.refuse(calls, c.refusal)
-		return false
-	}
-	c.resolvedAt = now
-	call, cancel := context.WithTimeout(ctx, c.node.tuning.StoreTimeout)
-	defer cancel()
-	call, end := c.trace(call, spanResolve, calls)
-	resolved, err := c.lookUp(call)
-	end(err)
-	var refusal *api.Error
-	switch {
-	case err == nil:
-		c.settings.Store(c.node.share(&resolved))
-		c.refusal = nil
-		return true
-	case errors.As(err, &refusal):
-		// Without limits of its own, the bucket may still pass on to a parent.
-		c.settings.Store(c.node.share(&resolved))
-		c.seen.Store(&sighting{unread: true, at: now})
-		c.refusal = refusal
-		c.refuse(calls, refusal)
-	default:
-		c.outdated.Store(true)
-		c.node.logStore(about(ctx, calls...), "resolve limits", c.key, err)
-		c.fail(calls, errSettingsGet)
-	}
-	return false
-}
-
-// refuse answers acquires of a bucket without limits. Settlements go on, to the
-// limits that the item still has; without an item they have nothing to settle.
-func (c *committer) refuse(calls []*call, refusal *api.Error) {
-	settings, settlements := c.settings.Load(), calls[:0:0]
-	for _, q := range calls {
-		switch {
-		case q.settle && c.absent:
-			q.answer(result{verdict: verdictDrop})
-		case q.settle:
-			settlements = append(settlements, q)
-		case !c.suits(q, settings):
-			q.answer(result{verdict: verdictMoved, settings: settings})
-		default:
-			q.answer(result{err: refusal, settings: settings})
-		}
-	}
-	c.keep(settlements)
-}
-
-// mustResolveAgain marks settings as outdated that lack a limit a call names,
-// once they are a second old: the limit may have been added, and the news lost.
-func (c *committer) mustResolveAgain(calls []*call) bool {
-	settings := c.settings.Load()
-	if settings == nil || c.node.clock.Mono()-c.resolvedAt < refusalAge {
-		return false
-	}
-	for _, q := range calls {
-		if unknownLimit(settings, q.operation) != "" {
-			c.outdated.Store(true)
-			return true
-		}
-	}
-	return false
-}
 
 // sift answers acquires that were made for other settings, or name a limit the
 // bucket does not have. What is no matter of this shard alone, because the bucket
@@ -114,15 +29,16 @@ func (c *committer) sift(calls []*call) []*call {
 			q.answer(result{verdict: verdictMoved, settings: settings})
 			continue
 		}
-		if q.look {
+		switch unknown := unknownLimit(settings, q.operation); {
+		case unknown == "":
 			good = append(good, q)
-			continue
-		}
-		if unknown := unknownLimit(settings, q.operation); unknown != "" {
+		case c.unsure():
+			q.answer(result{err: errSettingsGet, settings: settings})
+		case q.look:
+			good = append(good, q)
+		default:
 			q.answer(result{err: unknownLimitError(settings, c.key, unknown)})
-			continue
 		}
-		good = append(good, q)
 	}
 	c.keep(good)
 	return good

@@ -246,10 +246,11 @@ func (s *Service) ofItself() api.ServiceStatus {
 	return api.ServiceStatus{}
 }
 
-// dropSettings makes everything be resolved again when it is next asked for.
+// dropSettings makes everything be read again when it is next asked for: changes may
+// have been missed.
 func (s *Service) dropSettings() {
 	s.metrics.renewals.Inc()
-	s.news.hearAll()
+	s.news.miss()
 	s.namespaces.AllChanged()
 }
 

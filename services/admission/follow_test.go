@@ -143,7 +143,7 @@ func TestEntitiesAndNamespacesInTheFeed(t *testing.T) {
 	f.tell(t, config(keys.SystemConfig{Namespace: "BBBBBBBBBBE"}))
 	settled(1)
 
-	_, err := n.namespaces.Lookup(t.Context(), api.DefaultNamespace)
+	_, err := n.namespaces.Lookup(t.Context(), api.DefaultNamespace, patience)
 	require.NoError(t, err)
 	f.tell(t, &events.Event{Key: keys.NamespaceName{Name: api.DefaultNamespace}, Namespace: &events.Change[events.Namespace]{
 		Old: &events.Namespace{ID: w.ns}, New: &events.Namespace{ID: w.ns, DeletedMs: 1},

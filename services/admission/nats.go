@@ -108,6 +108,7 @@ func (l *listener) stop(ctx context.Context, more int) error {
 // decodes and hands over, and never blocks.
 func (s *Service) handle(m micro.Request) {
 	r := &request{service: s, body: m.Data(), inbox: m.Reply(), received: s.clock.Mono(), verb: verbUnknown}
+	r.tellsTime = m.Headers().Get(api.HeaderTimeout) != "" || m.Headers().Get(api.HeaderDeadline) != ""
 	if id := m.Headers().Get(api.HeaderRequestID); api.IsRequestID(id) {
 		r.given = id
 	}
@@ -127,12 +128,13 @@ func (s *Service) handle(m micro.Request) {
 		r.refuse(api.Errorf(api.CodeForbidden, "", "no answer goes to the subject that the request names for it"))
 		return
 	}
-	timeout, err := api.ParseTimeout(m.Headers().Get(api.HeaderTimeout))
-	if err != nil {
+	if err := r.waitsUntil(m.Headers()); err != nil {
+		if _, verb, ok := api.ParseSubject(m.Subject()); ok && s.route(verb) != nil {
+			r.verb = verb // for metrics
+		}
 		r.refuse(asError(err))
 		return
 	}
-	r.deadline = r.received + timeout
 	r.info = m.Headers().Get(api.HeaderRequestInfo)
 	s.dispatch(r, m.Subject())
 }
@@ -168,7 +170,7 @@ func (s *Service) dispatch(r *request, subject string) {
 		return
 	}
 	s.apart(r, func(ctx context.Context) {
-		id, err := s.namespaces.Lookup(ctx, name)
+		id, err := s.namespaces.Lookup(ctx, name, (r.answerBy()-s.clock.Mono())/askDivisor)
 		if err != nil {
 			s.nowhere(r, s.storeError(ctx, "look up the namespace", err))
 			return

@@ -24,6 +24,7 @@ type news struct {
 
 	mu      sync.RWMutex
 	all     uint64           // guarded by mu: the last change that concerns everything
+	missed  uint64           // guarded by mu: when changes may have been missed last
 	changed map[place]uint64 // guarded by mu: the last change of each place
 }
 
@@ -49,6 +50,14 @@ func (n *news) hearAll() {
 	n.forget()
 }
 
+// miss takes in that changes may have been missed, and perhaps none was made.
+func (n *news) miss() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.missed = n.heard.Load() + 1
+	n.heard.Add(1)
+}
+
 // forget lets everything count as changed, in place of what is remembered; n.mu is
 // held.
 func (n *news) forget() {
@@ -57,33 +66,49 @@ func (n *news) forget() {
 	n.heard.Add(1)
 }
 
-// concerns reports whether a change after those that were looked at may govern a
-// bucket.
-func (n *news) concerns(b keys.Bucket, seen uint64) bool {
+// concern is what news means for a bucket.
+type concern uint8
+
+const (
+	concernNone    concern = iota
+	concernMissed          // a change may have been missed
+	concernChanged         // what governs the bucket has changed
+)
+
+// concerns returns what changes after those that were looked at mean for a bucket.
+func (n *news) concerns(b keys.Bucket, seen uint64) concern {
 	resource, _ := baseResource(b.Resource)
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	if n.all > seen {
-		return true
+		return concernChanged
 	}
 	for _, namespace := range [...]string{b.Namespace, ""} {
 		for _, entity := range [...]string{b.Entity, ""} {
 			if n.changed[place{namespace, entity, resource}] > seen || n.changed[place{namespace, entity, ""}] > seen {
-				return true
+				return concernChanged
 			}
 		}
 	}
-	return false
+	if n.missed > seen {
+		return concernMissed
+	}
+	return concernNone
 }
 
-// isOutdated reports whether a change of configuration may concern the settings.
+// isOutdated reports whether the settings are to be read again before the bucket is
+// next used.
 func (c *committer) isOutdated() bool {
 	heard := c.node.news.heard.Load()
 	if seen := c.heard.Load(); seen != heard {
-		if c.node.news.concerns(c.key, seen) {
+		switch c.node.news.concerns(c.key, seen) {
+		case concernChanged:
 			c.outdated.Store(true)
+		case concernMissed:
+			c.doubted.Store(true)
+		case concernNone:
 		}
 		c.heard.Store(heard)
 	}
-	return c.outdated.Load()
+	return c.outdated.Load() || c.doubted.Load()
 }

@@ -39,8 +39,8 @@ func TestNewsTellsEachBucketWhatConcernsIt(t *testing.T) {
 			if rapid.Bool().Draw(t, "override") {
 				b.Resource = keys.OverrideResource(b.Resource, "AAAAAAAAAAA")
 			}
-			require.Equal(t, concernsEach(changes[looked[b]:], b), n.concerns(b, uint64(looked[b]))) //nolint:gosec // a count
-			looked[b] = int(n.heard.Load())                                                          //nolint:gosec // a count
+			require.Equal(t, concernsEach(changes[looked[b]:], b), n.concerns(b, uint64(looked[b])) == concernChanged) //nolint:gosec // a count
+			looked[b] = int(n.heard.Load())                                                                            //nolint:gosec // a count
 		}
 	})
 }
@@ -53,14 +53,16 @@ func TestNewsIsBounded(t *testing.T) {
 		n.hear(place{"a", fmt.Sprintf("entity-%d", i), ""})
 	}
 	seen := n.heard.Load()
-	require.False(t, n.concerns(bucket, 0))
+	require.Equal(t, concernNone, n.concerns(bucket, 0))
 	n.hear(place{"a", "entity-0", ""})
-	require.False(t, n.concerns(bucket, 0), "a place that is known takes no more room")
+	require.Equal(t, concernNone, n.concerns(bucket, 0), "a place that is known takes no more room")
 	n.hear(place{"a", "one more", ""})
-	require.True(t, n.concerns(bucket, seen))
+	require.Equal(t, concernChanged, n.concerns(bucket, seen))
 	require.Empty(t, n.changed)
 	seen = n.heard.Load()
-	require.False(t, n.concerns(bucket, seen))
+	require.Equal(t, concernNone, n.concerns(bucket, seen))
+	n.miss()
+	require.Equal(t, concernMissed, n.concerns(bucket, seen), "perhaps nothing has changed")
 	n.hear(place{"a", "b", ""})
-	require.True(t, n.concerns(bucket, seen))
+	require.Equal(t, concernChanged, n.concerns(bucket, seen))
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/tidegate/tidegate/internal/requestlog"
 	"github.com/tidegate/tidegate/internal/storeclock"
 	"github.com/tidegate/tidegate/pkg/api"
+	"github.com/tidegate/tidegate/pkg/bucket"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
@@ -35,9 +36,11 @@ type request struct {
 	namespaceID string
 	body        []byte
 	inbox       string
-	info        string        // what the NATS server may have written on the caller
-	received    time.Duration // monotonic
-	deadline    time.Duration // monotonic: the caller stops waiting
+	info        string         // what the NATS server may have written on the caller
+	received    time.Duration  // monotonic
+	deadline    time.Duration  // monotonic: the caller stops waiting
+	expires     bucket.Instant // the same in the store's time; 0: the caller did not say
+	tellsTime   bool           // the reply tells the store's time
 	answered    atomic.Bool
 	making      sync.Once // of made
 }
@@ -65,7 +68,7 @@ func (r *request) answerBy() time.Duration {
 
 // asker is the one of the request's calls.
 func (r *request) asker() asker {
-	return asker{request: r, received: r.received, deadline: r.deadline, answerBy: r.answerBy()}
+	return asker{request: r, received: r.received, deadline: r.deadline, expires: r.expires, answerBy: r.answerBy()}
 }
 
 // about is a context for log lines on the request.
@@ -121,17 +124,21 @@ func (r *request) answer(outcome string, header nats.Header, body []byte) {
 	s.requests.Done()
 }
 
-// marked adds the request's id to the header of a reply. A caller who has not given
-// it one is told where something may have to be looked for, and else spared it:
-// headers cost both sides time.
+// marked adds the request's id and the time to the header of a reply. A caller
+// that sent no id gets one if something may have to be looked for; every header
+// costs both sides time.
 func (r *request) marked(outcome string, header nats.Header) nats.Header {
-	if r.given == "" && (outcome == outcomeOK || outcome == outcomeDenied) {
-		return header
+	at, tells := r.timeTold()
+	named := r.given != "" || (outcome != outcomeOK && outcome != outcomeDenied)
+	if header == nil && (named || tells) {
+		header = make(nats.Header, 2)
 	}
-	if header == nil {
-		header = make(nats.Header, 1)
+	if named {
+		header[api.HeaderRequestID] = []string{r.id()}
 	}
-	header[api.HeaderRequestID] = []string{r.id()}
+	if tells {
+		header[api.HeaderTime] = []string{at}
+	}
 	return header
 }
 

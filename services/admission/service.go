@@ -135,6 +135,7 @@ type Service struct {
 	abort        context.Context //nolint:containedctx // the life of flights, which no single request owns
 	abortFlights context.CancelFunc
 	ready        chan struct{}
+	renewals     renewals
 	following    atomic.Bool // the change feed
 	loads        loads
 
@@ -179,7 +180,8 @@ func New(cfg Config) (*Service, error) {
 	watched.HTTPClient = clock.Watch(cfg.DynamoDB.HTTPClient)
 	client := dynamodb.NewFromConfig(watched)
 	registry := namespace.NewRegistry(client, cfg.Table)
-	namespaces, err := namespace.NewCache(registry, clock.Mono)
+	truth := newStore(watched, cfg.Table, tuning.StoreTimeout, clock, m)
+	namespaces, err := namespace.NewCache(namespace.NewRegistry(truth.client, cfg.Table), clock.Mono)
 	if err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
 	}
@@ -203,11 +205,11 @@ func New(cfg Config) (*Service, error) {
 		log:        lines,
 		metrics:    m,
 		clock:      clock,
-		store:      newStore(watched, cfg.Table, tuning.StoreTimeout, clock, m),
+		store:      truth,
 		keyring:    newKeyring(client, cfg.Table, clock),
 		epochs:     rollback.NewEpochs(client, cfg.Table),
 		registerer: cfg.Metrics,
-		limits:     stored,
+		limits:     limits.NewStore(truth.client, cfg.Table, log),
 		namespaces: namespaces,
 		tuning:     tuning,
 		trustInfo:  cfg.TrustRequestInfo,

@@ -130,7 +130,7 @@ func TestAPurgeTakesEveryShard(t *testing.T) {
 func namespaceID(t *testing.T, w *world, name string) string {
 	t.Helper()
 	n := w.node(t, Tuning{})
-	id, err := n.namespaces.Lookup(t.Context(), name)
+	id, err := n.namespaces.Lookup(t.Context(), name, patience)
 	require.NoError(t, err)
 	return id
 }

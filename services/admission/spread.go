@@ -94,6 +94,9 @@ func (w *spread) run() result {
 		if err != nil {
 			return w.failed(err)
 		}
+		if w.expired(now) {
+			return w.failed(errLate)
+		}
 		counted := standingOf(now, tree, settings)
 		if w.look {
 			return w.shown(counted, settings, now, verdictShow)

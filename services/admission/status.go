@@ -90,7 +90,7 @@ func (s *Service) statusLevels(ctx context.Context, child keys.Bucket) ([]*resul
 // is full. Its err is the refusal where there are no limits.
 func (s *Service) readState(ctx context.Context, key keys.Bucket) (*result, error) {
 	base, override := baseResource(key.Resource)
-	settings, none := s.limits.Resolve(ctx, key.Namespace, key.Entity, base)
+	settings, none := s.resolve(ctx, key.Namespace, key.Entity, base)
 	if none != nil && !isNoLimits(none) {
 		return nil, none
 	}

@@ -57,6 +57,7 @@ type world struct {
 	ns     string               // id of the default namespace
 	log    slog.Handler         // of nodes; nil: discarded
 	traces trace.TracerProvider // of nodes; nil: none
+	reach  []nats.Option        // how nodes reach NATS
 	now    func() time.Time
 	clock  func() storeclock.Source // of a node that starts now
 	// forgets says that buckets are removed or merged, whose counters are lost then.
@@ -146,7 +147,7 @@ func (w *world) nodeWith(t *testing.T, tuning Tuning, faults fault.Options) *nod
 	n := &node{faults: fault.New(faults), metrics: prometheus.NewRegistry()}
 	var err error
 	n.Service, err = New(Config{
-		NATS: w.nats.Connect(t), DynamoDB: w.config(n.faults), Table: w.table, Clock: w.clock(),
+		NATS: w.nats.Connect(t, w.reach...), DynamoDB: w.config(n.faults), Table: w.table, Clock: w.clock(),
 		Log: log, Metrics: n.metrics, Version: "0.0.0", Tuning: tuning, Traces: w.traces,
 	})
 	require.NoError(t, err)

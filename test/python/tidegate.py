@@ -8,8 +8,10 @@ Run with `make test-python`, or by hand against `make run`:
 
 import asyncio
 import json
+import math
 import random
 import sys
+import time
 
 import nats
 from nats.errors import NoRespondersError, TimeoutError
@@ -46,14 +48,21 @@ class Tidegate:
 
     def __init__(self, nc, namespace="default", timeout=2.0):
         self.nc, self.namespace, self.timeout = nc, namespace, timeout
+        self.ahead = None  # how far the store's time is ahead of ours, in ms, at most
 
     async def ask(self, verb, request):
         subject = f"tidegate.v1.{self.namespace}.{verb}"
         headers = {"Tidegate-Timeout-Ms": str(int(self.timeout * 1000))}
+        sent = time.monotonic() * 1000
+        if self.ahead is not None:  # then nothing is spent for us once we have given up
+            headers["Tidegate-Deadline"] = str(math.ceil(sent + self.timeout * 1000 + self.ahead))
         try:
             reply = await self.nc.request(subject, json.dumps(request).encode(), timeout=self.timeout, headers=headers)
         except (NoRespondersError, TimeoutError) as e:
             raise Unavailable() from e
+        told = (reply.headers or {}).get("Tidegate-Time")
+        if told:
+            self.ahead = int(told) + 1 - sent
         body = json.loads(reply.data)
         status = (reply.headers or {}).get("Nats-Service-Error-Code")
         if status == "503":
