@@ -59,7 +59,7 @@ func (c *committer) resolve(ctx context.Context, calls []*call) bool {
 	default:
 		c.outdated.Store(true)
 		c.node.logStore(about(ctx, calls...), "resolve limits", c.key, err)
-		c.fail(calls, errSettingsGet)
+		c.fail(calls, blamed(err, errSettingsGet))
 	}
 	return false
 }
@@ -175,7 +175,7 @@ func (c *committer) read(ctx context.Context, calls []*call) {
 		c.backOff(ctx)
 	default:
 		c.node.logStore(about(ctx, calls...), "read bucket", c.key, err)
-		c.fail(calls, errStoreDown)
+		c.fail(calls, blamed(err, errStoreDown))
 	}
 }
 
@@ -279,6 +279,10 @@ func (c *committer) took(ctx context.Context, w written) {
 	case outcomeFailed:
 		c.node.logStore(about(ctx, w.left...), "write", c.key, w.err)
 		c.fail(w.left, errStoreDown)
+	case outcomeDamaged:
+		c.node.logStore(about(ctx, w.left...), "write", c.key, w.err)
+		c.forget()
+		c.fail(w.left, errDamaged)
 	case outcomeUnknown:
 		c.node.logStore(about(ctx, w.left...), "write", c.key, w.err)
 		c.forget()
