@@ -263,6 +263,7 @@ func (c *committer) took(ctx context.Context, w written) {
 		c.owedUnits, c.unitCost = 0, w.units
 		c.learn(w.item, w.asked)
 		c.notePace(w.item)
+		c.noteDebt(w.item)
 		c.keep(without(w.left, w.committed))
 		if w.expected != nil {
 			c.node.metrics.committed(w.form, w.committed) // whoever has the answer finds it counted
