@@ -103,7 +103,7 @@ func (s *Sharder) meet(ctx context.Context, key keys.Bucket) error {
 	if err != nil {
 		return err
 	}
-	s.book.read(key, tree, s.nowMs())
+	s.book.read(key, tree, s.applied(call, tree), s.nowMs())
 	return nil
 }
 
