@@ -12,7 +12,8 @@ type ShardDrawn struct {
 	Drawn int64 // millitokens
 }
 
-// Pool is one limit over all shards of a bucket.
+// Pool is one limit over all shards of a bucket. As long as no shard is full it holds,
+// and owes, what a bucket of one shard would: a debt blocks at any number of shards.
 type Pool struct {
 	Limit  Limit
 	Shards []ShardDrawn
