@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tidegate/tidegate/pkg/api"
@@ -37,6 +38,12 @@ func (o output) denial(denied *tidegate.DeniedError) error {
 
 // status adds balances and, where it was asked for, whether an acquire passes.
 func (p *page) status(entity string, reply api.StatusReply) {
+	if len(reply.Damaged) > 0 {
+		p.line("a stored item cannot be read, so that nothing can be said of: %s (`tidegate bucket reset` mends a bucket)\n", strings.Join(reply.Damaged, ", "))
+	}
+	if len(reply.Limits) == 0 && len(reply.Damaged) > 0 {
+		return
+	}
 	if len(reply.Limits) == 0 {
 		p.line("%s has used nothing yet; name a resource to see what it may use", entity)
 		return

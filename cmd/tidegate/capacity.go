@@ -25,6 +25,7 @@ type resourceCapacity struct {
 	Resource string               `json:"resource"`
 	Entities int64                `json:"entities"`
 	Changing int64                `json:"changing,omitempty"` // of them, not in the totals
+	Damaged  []string             `json:"damaged,omitempty"`  // of them, not in the totals
 	Totals   api.CapacityTotals   `json:"totals"`
 	Rows     []api.EntityCapacity `json:"rows,omitempty"`
 }
@@ -57,11 +58,15 @@ func (c capacityCmd) read(ctx context.Context, admin tidegate.Admin) (resourceCa
 			if row.Changing {
 				report.Changing++
 			}
+			if row.Damaged {
+				report.Damaged = append(report.Damaged, row.Entity)
+			}
 		}
 		if c.Entities {
 			report.Rows = append(report.Rows, part.Entities...)
 		}
 		if query.Cursor = part.Cursor; query.Cursor == "" {
+			slices.Sort(report.Damaged)
 			slices.SortFunc(report.Rows, func(a, b api.EntityCapacity) int { return strings.Compare(a.Entity, b.Entity) })
 			return report, nil
 		}
@@ -88,6 +93,10 @@ func (p *page) capacity(report resourceCapacity) {
 	}
 	if report.Changing > 0 {
 		p.line("\n%d of %d entities are not counted: their buckets kept splitting or merging; ask again", report.Changing, report.Entities)
+	}
+	if len(report.Damaged) > 0 {
+		p.line("\n%d of %d entities are not counted: a stored item of theirs cannot be read (`tidegate bucket reset` mends a bucket): %s",
+			len(report.Damaged), report.Entities, strings.Join(report.Damaged, ", "))
 	}
 	if len(report.Rows) > 0 {
 		p.line("")

@@ -1,6 +1,10 @@
 package main
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/tidegate/tidegate/pkg/api"
+)
 
 // TestCapacity spends in several ways and sums up. The limits regain a token in
 // weeks, so that balances stand still.
@@ -25,4 +29,21 @@ func TestCapacity(t *testing.T) {
 		"capacity gpt-4 --entities",
 	)
 	golden(t, "capacity.txt", steady(text))
+}
+
+// TestDamageIsNamed shows what cannot be read beside what can.
+func TestDamageIsNamed(t *testing.T) {
+	rpm := api.LimitCapacity{Name: "rpm", Capacity: 10, Available: 6}
+	report := resourceCapacity{Resource: "gpt-4", Entities: 3, Damaged: []string{"key-2", "key-3"}, Totals: api.CapacityTotals{}}
+	report.Totals.Count([]api.LimitCapacity{rpm})
+	var text page
+	text.capacity(report)
+	report.Rows = []api.EntityCapacity{{Entity: "key-1", Shards: 1, Limits: []api.LimitCapacity{rpm}}, {Entity: "key-2", Damaged: true}, {Entity: "key-3", Damaged: true}}
+	text.line("")
+	text.capacity(report)
+	text.line("")
+	text.status("key-1", api.StatusReply{Damaged: []string{"gpt-5"}, Limits: []api.LimitStatus{{Entity: "key-1", Resource: "gpt-4", Name: "rpm", Capacity: 10, Available: 6}}})
+	text.line("")
+	text.status("key-1", api.StatusReply{Damaged: []string{"gpt-4", "gpt-5"}})
+	golden(t, "damage.txt", text.String())
 }

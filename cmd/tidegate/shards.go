@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tidegate/tidegate/pkg/api"
@@ -26,6 +28,9 @@ func (shardsCmd) Help() string {
 type bucketShards struct {
 	Wanted int64       `json:"wanted"`
 	Shards []shardRate `json:"shards"`
+	// Limits are how the bucket stands as a whole, and Damaged the shards that cannot be read.
+	Limits  []api.LimitCapacity `json:"limits,omitempty"`
+	Damaged []int64             `json:"damaged,omitempty"`
 }
 
 // shardRate is a shard and how fast it is written to. The rate is not known where the
@@ -70,7 +75,7 @@ func rates(before, after api.BucketReply) bucketShards {
 	for _, s := range before.Shards {
 		units[s.Shard] = s.WriteUnits
 	}
-	report := bucketShards{Wanted: after.Wanted, Shards: []shardRate{}}
+	report := bucketShards{Wanted: after.Wanted, Shards: []shardRate{}, Limits: after.Limits, Damaged: after.Damaged}
 	for _, s := range after.Shards {
 		row := shardRate{BucketShard: s}
 		was, known := units[s.Shard]
@@ -85,6 +90,13 @@ func rates(before, after api.BucketReply) bucketShards {
 
 // shards adds a table with a line for each shard, and a column for each limit.
 func (p *page) shards(entity, resource string, report bucketShards) {
+	if len(report.Damaged) > 0 {
+		p.line("these shards cannot be read, and nothing can be spent until `tidegate bucket reset %s %s`: %s\n",
+			entity, resource, strings.Trim(fmt.Sprint(report.Damaged), "[]"))
+	}
+	if len(report.Shards) == 0 && len(report.Damaged) > 0 {
+		return
+	}
 	if len(report.Shards) == 0 {
 		p.line("nobody has spent from %s for %s lately: all is available", resource, entity)
 		return
@@ -101,24 +113,35 @@ func (p *page) shards(entity, resource string, report bucketShards) {
 	}
 	rows := [][]string{header}
 	for _, s := range report.Shards {
-		row := make([]string, len(header))
-		for i := range row {
-			row[i] = "-"
-		}
+		row := slices.Repeat([]string{"-"}, len(header))
 		row[0], row[1] = number(s.Shard), number(s.Level)
 		if s.WritesPerSecond != nil {
 			row[2] = strconv.FormatFloat(*s.WritesPerSecond, 'f', 0, 64)
 		}
-		for _, l := range s.Limits {
-			row[columns[l.Name]] = fmt.Sprintf("%d of %d", l.Available, l.Capacity)
-		}
+		fill(row, columns, s.Limits)
+		rows = append(rows, row)
+	}
+	if len(report.Shards) > 1 && len(report.Limits) > 0 {
+		row := slices.Repeat([]string{"-"}, len(header))
+		row[0] = "all"
+		fill(row, columns, report.Limits)
 		rows = append(rows, row)
 	}
 	p.table(rows)
+	if len(report.Damaged) > 0 {
+		return
+	}
 	if missing := report.Wanted - int64(len(report.Shards)); missing > 0 {
 		p.line("\nwanted, and not split off yet: %d", missing)
 	} else if missing < 0 {
 		p.line("\nnot wanted, and not merged yet: %d", -missing)
+	}
+}
+
+// fill puts limits into their columns.
+func fill(row []string, columns map[string]int, limits []api.LimitCapacity) {
+	for _, l := range limits {
+		row[columns[l.Name]] = fmt.Sprintf("%d of %d", l.Available, l.Capacity)
 	}
 }
 

@@ -40,6 +40,13 @@ func TestShardsAsATable(t *testing.T) {
 	after.Wanted = 2
 	text.line("")
 	text.shards("key-1", "gpt-4", rates(before, after))
+	after.Wanted, after.Limits = 4, []api.LimitCapacity{{Name: "rpm", Capacity: 100, Available: 42}}
+	text.line("")
+	text.shards("key-1", "gpt-4", rates(before, after))
+	text.line("")
+	text.shards("key-1", "gpt-4", rates(before, api.BucketReply{Wanted: 2, Shards: before.Shards[1:], Damaged: []int64{0, 3}}))
+	text.line("")
+	text.shards("key-1", "gpt-4", rates(before, api.BucketReply{Wanted: 1, Damaged: []int64{0}}))
 	golden(t, "shards_table.txt", text.String())
 	require.Nil(t, rates(after, after).Shards[0].WritesPerSecond, "no time has passed")
 }

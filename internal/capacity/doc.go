@@ -6,6 +6,8 @@
 // # Words
 //
 //   - A row is what one entity holds, over all shards of its bucket.
+//   - A row is damaged if an item of its entity cannot be decoded: it is named, and
+//     no total counts it.
 //   - A total sums up one limit over the rows of one page.
 //
 // An index tells who has a bucket: shard 0 stands for it, so that an entity

@@ -17,8 +17,19 @@ const treeReads = 5
 // holding is what is stored of one entity.
 type holding struct {
 	own      [2]*table.Config // the entity's level for the resource, and that for all; nil for none
-	shards   shards.Tree      // none: the bucket is gone
+	shards   shards.Tree      // none: the bucket is gone, or all of it is damaged
+	damaged  bool             // an item cannot be decoded
 	changing bool             // the shards are no whole tree
+}
+
+// take adds a shard as it was read.
+func (h *holding) take(item table.Item) {
+	b, err := table.DecodeBucket(item)
+	if err != nil {
+		h.damaged = true
+		return
+	}
+	h.shards = append(h.shards, b)
 }
 
 // readConfigs reads the levels that can hold for the page's entities.
@@ -38,10 +49,16 @@ func (p *page) readConfigs(ctx context.Context) error {
 	}
 	for _, item := range items {
 		c, err := table.DecodeConfig(item)
-		if err != nil {
+		if err == nil {
+			p.place(c)
+			continue
+		}
+		key, errKey := table.ItemKey(item)
+		own, isOwn := key.(keys.EntityConfig)
+		if errKey != nil || !isOwn {
 			return err
 		}
-		p.place(c)
+		p.found[own.Entity].damaged = true
 	}
 	return nil
 }
@@ -69,7 +86,7 @@ func (p *page) readTrees(ctx context.Context) error {
 		var wanted []keys.Key
 		for _, entity := range p.entities {
 			h := p.found[entity]
-			if h.shards.Whole() {
+			if h.damaged || h.shards.Whole() {
 				continue
 			}
 			count := bucket.MaxShards // what was read is of several moments: anything may be there
@@ -110,12 +127,11 @@ func (p *page) load(ctx context.Context, wanted []keys.Key) error {
 		return err
 	}
 	for _, item := range items {
-		b, err := table.DecodeBucket(item)
+		key, err := table.BucketKey(item)
 		if err != nil {
 			return err
 		}
-		h := p.found[b.Key.Entity]
-		h.shards = append(h.shards, b)
+		p.found[key.Entity].take(item)
 	}
 	return nil
 }

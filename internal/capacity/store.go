@@ -25,6 +25,8 @@ const (
 
 // Store reads what buckets hold. It is safe for concurrent use.
 //
+// An item of an entity that cannot be decoded is told in the entity's row; a config
+// that entities share and that cannot be decoded is the error table.ErrDamaged.
 // Namespaces are ids (11 characters). An error that is an *api.Error is the
 // caller's and final; every other one says that the store did not do its part.
 type Store struct {
@@ -99,19 +101,26 @@ func (p *page) fill(ctx context.Context, req listing.Request) (err error) {
 
 // visit keeps a bucket's first shard, which stands for its entity.
 func (p *page) visit(item table.Item) (size int, err error) {
-	b, err := table.DecodeBucket(item)
-	if err != nil || b.Key.Shard != 0 {
+	key, err := table.BucketKey(item)
+	if err != nil || key.Shard != 0 {
 		return 0, err
 	}
-	p.entities = append(p.entities, b.Key.Entity)
-	p.found[b.Key.Entity] = &holding{shards: shards.Tree{b}}
+	h := &holding{}
+	p.entities = append(p.entities, key.Entity)
+	p.found[key.Entity] = h
+	h.take(item)
 	return rowBytes, nil
 }
 
-// add adds the rows; a bucket that went away meanwhile has none.
+// add adds the rows; a bucket that went away meanwhile has none. An entity with a
+// damaged item is named and not counted.
 func (p *page) add(now bucket.Instant) {
 	for _, entity := range p.entities {
 		h := p.found[entity]
+		if h.damaged {
+			p.Entities = append(p.Entities, api.EntityCapacity{Entity: entity, Shards: int64(len(h.shards)), Limits: []api.LimitCapacity{}, Damaged: true})
+			continue
+		}
 		if len(h.shards) == 0 {
 			continue
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
@@ -130,9 +131,9 @@ func TestAnEntityCountsOnceWhateverItsShards(t *testing.T) {
 		shard(otherNs, "alice", resource, bucket.Whole(), 3, rpm(100)),
 	)
 	want := api.CapacityReply{
-		Totals: api.CapacityTotals{{Name: "rpm", Entities: 4, Capacity: 400, Available: 90, Debt: 7, Exhausted: 2, InDebt: 1}},
+		Totals: api.CapacityTotals{{Name: "rpm", Entities: 4, Capacity: 400, Available: 85, Debt: 7, Exhausted: 2, InDebt: 1}},
 		Entities: []api.EntityCapacity{
-			row("alice", 1, 40, 100), row("broke", 1, 0, 100), row("debtor", 1, -7, 100), row("split", 3, 50, 100),
+			row("alice", 1, 40, 100), row("broke", 1, 0, 100), row("debtor", 1, -7, 100), row("split", 3, 45, 100),
 		},
 	}
 	for _, n := range []int64{0, 1, 3, api.MaxPage} {
@@ -201,6 +202,58 @@ func TestATreeThatStaysIncompleteIsNotCounted(t *testing.T) {
 		Totals:   api.CapacityTotals{{Name: "rpm", Entities: 1, Capacity: 100, Available: 5}},
 		Entities: []api.EntityCapacity{row("alice", 1, 5, 100), {Entity: "torn", Shards: 1, Limits: []api.LimitCapacity{}, Changing: true}},
 	}, f.report(0))
+}
+
+// An entity of which an item cannot be decoded is named, on whichever page it is, and
+// the others are counted.
+func TestADamagedItemIsNamedAndTheOthersAreCounted(t *testing.T) {
+	quarter := func(i int) *table.Bucket {
+		return shard(ns, "hurt", resource, bucket.Shard{Index: i, Count: 4}, 10, rpm(100))
+	}
+	for name, damage := range tabletest.Damages() {
+		for _, of := range []int{0, 3} {
+			t.Run(fmt.Sprint(name, of), func(t *testing.T) {
+				f := newFixture(t)
+				f.set(api.LimitsTarget{Resource: resource}, rpm(100))
+				f.put(shard(ns, "alice", resource, bucket.Whole(), 5, rpm(100)), shard(ns, "zoe", resource, bucket.Whole(), 7, rpm(100)))
+				f.put(quarter(0), quarter(1), quarter(2), quarter(3))
+				tabletest.Damage(t.Context(), t, f.Direct, f.Table, quarter(of).Key, damage)
+				for _, n := range []int64{0, 1} {
+					got := f.report(n)
+					require.Equal(t, api.CapacityTotals{{Name: "rpm", Entities: 2, Capacity: 200, Available: 12}}, got.Totals)
+					require.Len(t, got.Entities, 3)
+					require.True(t, got.Entities[1].Damaged)
+					require.Equal(t, "hurt", got.Entities[1].Entity)
+					require.Empty(t, got.Entities[1].Limits)
+				}
+			})
+		}
+	}
+}
+
+// A config that is an entity's own concerns no other; one that all share is an error
+// that no repetition ends.
+func TestADamagedConfig(t *testing.T) {
+	f := newFixture(t)
+	f.set(api.LimitsTarget{Resource: resource}, rpm(100))
+	f.set(api.LimitsTarget{Entity: "hurt"}, rpm(50))
+	f.put(shard(ns, "alice", resource, bucket.Whole(), 5, rpm(100)), shard(ns, "hurt", resource, bucket.Whole(), 7, rpm(100)))
+	damage := func(key keys.Key) {
+		_, err := f.Direct.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{
+			TableName: &f.Table, Key: table.KeyItem(key), UpdateExpression: aws.String("SET l_rpm_cp = :text"),
+			ExpressionAttributeValues: map[string]types.AttributeValue{":text": &types.AttributeValueMemberS{Value: "none"}},
+		})
+		require.NoError(t, err)
+	}
+	damage(keys.EntityConfig{Namespace: ns, Entity: "hurt", Resource: keys.DefaultResource}.Key())
+	got := f.report(0)
+	require.Equal(t, row("alice", 1, 5, 100), got.Entities[0])
+	require.True(t, got.Entities[1].Damaged)
+	require.EqualValues(t, 1, got.Totals[0].Entities)
+
+	damage(keys.ResourceConfig{Namespace: ns, Resource: resource}.Key())
+	_, err := f.store.Page(t.Context(), ns, api.CapacityRequest{Resource: resource})
+	require.ErrorIs(t, err, table.ErrDamaged)
 }
 
 // Rows of an index follow the table: one may lead to an item that is gone.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
@@ -31,6 +32,24 @@ func (t Tree) Show(now bucket.Instant) api.BucketReply {
 	return reply
 }
 
+// total returns the balances of all shards together, of shards of one settings.
+func (t Tree) total(now bucket.Instant) []api.LimitCapacity {
+	zero := t.Find(0)
+	if zero == nil || !t.Whole() || !t.Synced(zero.Fingerprint) {
+		return nil
+	}
+	var total []api.LimitCapacity
+	for i := range zero.Limits {
+		l := &zero.Limits[i]
+		if pool := t.Pool(l.Name); pool.Complete() {
+			total = append(total, api.LimitCapacity{
+				Name: l.Name, Capacity: bucket.Floor(l.Capacity), Available: bucket.Floor(pool.Available(now)),
+			})
+		}
+	}
+	return total
+}
+
 // Operator shows buckets to people, and changes them for them. It is safe for
 // concurrent use.
 type Operator struct {
@@ -41,17 +60,38 @@ type Operator struct {
 // NewOperator returns an operator whose changes are audited.
 func NewOperator(s *Store, log *audit.Log) *Operator { return &Operator{store: s, log: log} }
 
-// Look reads a bucket to show it.
+// Look reads a bucket to show it. Shards that cannot be decoded are named.
 func (o *Operator) Look(ctx context.Context, key keys.Bucket) (api.BucketReply, error) {
-	tree, err := o.store.Read(ctx, key, 0)
+	tree, damaged, err := o.read(ctx, key, table.ErrDamaged)
 	if err != nil {
 		return api.BucketReply{}, err
 	}
+	return o.show(tree, damaged)
+}
+
+// read reads a bucket. If that fails for one of the reasons given, it reads whatever
+// can be decoded.
+func (o *Operator) read(ctx context.Context, key keys.Bucket, mendable ...error) (tree Tree, damaged []int, err error) {
+	tree, err = o.store.Read(ctx, key, 0)
+	if slices.ContainsFunc(mendable, func(reason error) bool { return errors.Is(err, reason) }) {
+		return o.store.readLegible(ctx, key)
+	}
+	return tree, nil, err
+}
+
+func (o *Operator) show(tree Tree, damaged []int) (api.BucketReply, error) {
 	now, err := o.store.now() // later than what was read: a balance before its last spend would look like debt
 	if err != nil {
 		return api.BucketReply{}, err
 	}
-	return tree.Show(now), nil
+	reply := tree.Show(now)
+	if len(damaged) == 0 {
+		reply.Limits = tree.total(now)
+	}
+	for _, shard := range damaged {
+		reply.Damaged = append(reply.Damaged, int64(shard))
+	}
+	return reply, nil
 }
 
 // resetBefore is what an audit event tells of a bucket that was reset.
@@ -67,26 +107,24 @@ var errNothing = errors.New("there is nothing to change")
 // transaction with the audit event of it: a bucket that is not there is full. What
 // was spent from it and is given back later is dropped, unless the bucket is
 // there again. It returns how many shards there were; where there were none, nothing
-// is done. It takes away also what is no whole tree, which nothing else can mend.
+// is done. It also takes away shards that are no whole tree, and shards that cannot
+// be decoded, which nothing else can mend.
 func (o *Operator) Reset(ctx context.Context, by api.Principal, key keys.Bucket) (shards int, err error) {
 	err = o.log.Apply(ctx, audit.Change{
 		Namespace: key.Namespace, By: by, Action: api.AuditBucketReset, Target: key.Entity,
 		Plan: func(ctx context.Context) (audit.Plan, error) {
-			tree, err := o.store.Read(ctx, key, 0)
-			if errors.Is(err, ErrUnsettled) {
-				tree, err = o.store.readShards(ctx, key, bucket.MaxShards)
-			}
+			tree, damaged, err := o.read(ctx, key, ErrUnsettled, table.ErrDamaged)
 			if err != nil {
 				return audit.Plan{}, err
 			}
-			if shards = len(tree); shards == 0 {
+			if shards = len(tree) + len(damaged); shards == 0 {
 				return audit.Plan{}, errNothing
 			}
-			now, err := o.store.now()
+			before, err := o.show(tree, damaged)
 			if err != nil {
 				return audit.Plan{}, err
 			}
-			return audit.Plan{Writes: removals(o.store.table, tree), Before: resetBefore{key.Resource, tree.Show(now)}}, nil
+			return audit.Plan{Writes: removals(o.store.table, key, tree, damaged), Before: resetBefore{key.Resource, before}}, nil
 		},
 	})
 	if err != nil && !errors.Is(err, errNothing) {
@@ -95,11 +133,15 @@ func (o *Operator) Reset(ctx context.Context, by api.Principal, key keys.Bucket)
 	return shards, nil
 }
 
-// removals take all shards away, unless one of them has split or merged since.
-func removals(tableName string, tree Tree) []types.TransactWriteItem {
-	writes := make([]types.TransactWriteItem, len(tree))
-	for i, b := range tree {
-		writes[i] = table.RemoveShard(tableName, b)
+// removals take all shards away, unless one of them has split or merged since. A
+// damaged shard goes by its key: its split level is not known.
+func removals(tableName string, key keys.Bucket, tree Tree, damaged []int) []types.TransactWriteItem {
+	writes := make([]types.TransactWriteItem, 0, len(tree)+len(damaged))
+	for _, b := range tree {
+		writes = append(writes, table.RemoveShard(tableName, b))
+	}
+	for _, key.Shard = range damaged {
+		writes = append(writes, table.RemoveDamaged(tableName, key))
 	}
 	return writes
 }

@@ -1,6 +1,8 @@
 package shards_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/table"
+	"github.com/tidegate/tidegate/internal/table/tabletest"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/bucket"
 )
@@ -41,13 +44,18 @@ func (w *world) reset(count int) {
 	require.Equal(w.t, "ops", told[0].Who.User)
 }
 
-// Whatever becomes of a request, a reset takes all shards, once, and tells of it once.
-func TestAResetTakesAllShardsOrNone(t *testing.T) {
+// resetOutcomes are what can become of the transaction that resets two shards.
+func resetOutcomes() map[string][]fault.Fault {
 	all := outcomes()
 	delete(all, "conflict") // a transaction is cancelled by one,
 	// with a reason for each of its writes: two shards, the head of the log, and the event.
 	all["cancelled by a conflict"] = []fault.Fault{fault.TransactionCanceled("None", "TransactionConflict", "None", "None")}
-	for name, faults := range all {
+	return all
+}
+
+// Whatever becomes of a request, a reset takes all shards, once, and tells of it once.
+func TestAResetTakesAllShardsOrNone(t *testing.T) {
+	for name, faults := range resetOutcomes() {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.spent(650, perDay("rpm", 600))
@@ -88,6 +96,58 @@ func TestAResetMendsWhatIsNoTree(t *testing.T) {
 	w.reset(1)
 }
 
+// Shards that cannot be decoded go by their keys, shard 0 too; all that could be read
+// is in the event. Others than those of the bucket stay.
+func TestAResetMendsWhatCannotBeDecoded(t *testing.T) {
+	for name, damage := range tabletest.Damages() {
+		for _, of := range [][]int{{0}, {1}, {0, 1}} {
+			t.Run(fmt.Sprint(name, of), func(t *testing.T) {
+				w := newWorld(t)
+				w.spent(4, perDay("rpm", 600))
+				w.divide(2)
+				other := testKey(0)
+				other.Entity = "api-key-2"
+				w.put(&table.Bucket{Key: other, Level: 1})
+				for _, shard := range of {
+					tabletest.Damage(t.Context(), t, w.Direct, w.Table, testKey(shard), damage)
+				}
+				_, err := w.store.Read(t.Context(), testKey(0), 0)
+				require.ErrorIs(t, err, table.ErrDamaged)
+				shown, err := w.operator().Look(t.Context(), testKey(0))
+				require.NoError(t, err)
+				require.Len(t, shown.Shards, 2-len(of))
+				require.Len(t, shown.Damaged, len(of))
+				require.Empty(t, shown.Limits)
+				for i, shard := range of {
+					require.EqualValues(t, shard, shown.Damaged[i])
+				}
+
+				w.reset(2)
+				var before api.BucketReply
+				require.NoError(t, json.Unmarshal(w.events()[0].Before, &before))
+				require.Equal(t, shown, before)
+				left, err := w.store.Read(t.Context(), other, 0)
+				require.NoError(t, err)
+				require.Len(t, left, 1)
+			})
+		}
+	}
+}
+
+// Whatever becomes of the request, a reset of a damaged bucket is made and told of once.
+func TestAResetOfADamagedBucketThroughEveryFault(t *testing.T) {
+	for name, faults := range resetOutcomes() {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.spent(4, perDay("rpm", 600))
+			w.divide(2)
+			tabletest.Damage(t.Context(), t, w.Direct, w.Table, testKey(0), tabletest.Damages()["a wrong type"])
+			w.Fail("TransactWriteItems", faults...)
+			w.reset(2)
+		})
+	}
+}
+
 func TestABucketIsShown(t *testing.T) {
 	w := newWorld(t)
 	shown, err := w.operator().Look(t.Context(), testKey(0))
@@ -100,7 +160,10 @@ func TestABucketIsShown(t *testing.T) {
 	half := func(shard, units int64) api.BucketShard {
 		return api.BucketShard{Shard: shard, Level: 2, WriteUnits: units, Limits: []api.LimitCapacity{{Name: "rpm", Capacity: 300, Available: 298}}}
 	}
-	require.Equal(t, api.BucketReply{AtMs: testTime().UnixMilli(), Wanted: 2, Shards: []api.BucketShard{half(0, 2), half(1, 0)}}, shown)
+	require.Equal(t, api.BucketReply{
+		AtMs: testTime().UnixMilli(), Wanted: 2, Shards: []api.BucketShard{half(0, 2), half(1, 0)},
+		Limits: []api.LimitCapacity{{Name: "rpm", Capacity: 600, Available: 596}},
+	}, shown)
 }
 
 func testTime() time.Time { return testNow.Time() }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
@@ -49,9 +50,10 @@ func NewStore(client *dynamodb.Client, tableName string, now func() (bucket.Inst
 	return &Store{client: client, table: tableName, now: now, nonce: nonce}
 }
 
-// Read is the whole bucket by consistent reads, empty where there is none. Only as
-// many shards are asked for as a bucket of hint shards can have, until they turn
-// out to be no whole tree; 0 stands for not known.
+// Read returns the whole bucket by consistent reads, empty if there is none. It asks
+// only for as many shards as a bucket of hint shards can have, until they turn out to
+// be no whole tree; 0 stands for not known. The error is [ErrUnsettled] or
+// table.ErrDamaged if the store answered and the answer makes no sense.
 func (s *Store) Read(ctx context.Context, key keys.Bucket, hint int) (Tree, error) {
 	count := hint
 	if count <= 0 || count > bucket.MaxShards {
@@ -76,12 +78,7 @@ func (s *Store) Read(ctx context.Context, key keys.Bucket, hint int) (Tree, erro
 }
 
 func (s *Store) readShards(ctx context.Context, key keys.Bucket, count int) (Tree, error) {
-	wanted := make([]keys.Key, count)
-	for i := range wanted {
-		key.Shard = i
-		wanted[i] = key.Key()
-	}
-	items, err := table.BatchRead(ctx, s.client, s.table, wanted)
+	items, err := s.readItems(ctx, key, count)
 	if err != nil {
 		return nil, err
 	}
@@ -92,6 +89,38 @@ func (s *Store) readShards(ctx context.Context, key keys.Bucket, count int) (Tre
 		}
 	}
 	return newTree(shards), nil
+}
+
+func (s *Store) readItems(ctx context.Context, key keys.Bucket, count int) ([]table.Item, error) {
+	wanted := make([]keys.Key, count)
+	for i := range wanted {
+		key.Shard = i
+		wanted[i] = key.Key()
+	}
+	return table.BatchRead(ctx, s.client, s.table, wanted)
+}
+
+// readLegible reads all shards that there are and that can be decoded, whether or not
+// they are a whole tree. damaged are the numbers of the others.
+func (s *Store) readLegible(ctx context.Context, key keys.Bucket) (tree Tree, damaged []int, err error) {
+	items, err := s.readItems(ctx, key, bucket.MaxShards)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, item := range items {
+		b, err := table.DecodeBucket(item)
+		if err == nil {
+			tree = append(tree, b)
+			continue
+		}
+		of, errKey := table.BucketKey(item)
+		if errKey != nil {
+			return nil, nil, errKey
+		}
+		damaged = append(damaged, of.Shard)
+	}
+	slices.Sort(damaged)
+	return newTree(tree), damaged, nil
 }
 
 // Double makes twice as many shards of a bucket that has, or shall have, from; where

@@ -166,6 +166,31 @@ func TestAShardThatIsWantedIsNotMerged(t *testing.T) {
 	require.Len(t, w.tree(), 2)
 }
 
+// A merge that was planned while fewer were wanted is refused once more are wanted,
+// whichever shards it merges.
+func TestAMergeIsRefusedOnceTheShardIsWantedAgain(t *testing.T) {
+	for _, into := range []int{0, 1} {
+		w := newWorld(t)
+		w.spent(4, perDay("rpm", 600))
+		w.divide(4)
+		w.Fail("TransactWriteItems", slices.Repeat([]fault.Fault{{Kind: fault.Unreachable}}, 8)...)
+		_, err := w.store.Shrink(t.Context(), testKey(0), 2)
+		require.Error(t, err)
+		w.Forgive("TransactWriteItems")
+		tree := w.tree()
+		require.Equal(t, 2, tree.Wanted())
+		planned := shards.PlanMerge(w.now(), tree[into], tree[into+2], w.nonce())
+		_, err = w.store.Double(t.Context(), testKey(0), 2)
+		require.NoError(t, err)
+
+		applied, err := w.store.Transact(t.Context(), planned.Writes(w.Table))
+		require.NoError(t, err)
+		require.False(t, applied)
+		require.Len(t, w.tree(), 4)
+		require.EqualValues(t, 596_000, w.left("rpm"))
+	}
+}
+
 // A merge that somebody stopped in the middle is no hindrance to a doubling.
 func TestDoublingMeetsShardsThatAreNotMergedYet(t *testing.T) {
 	w := newWorld(t)
@@ -179,6 +204,10 @@ func TestDoublingMeetsShardsThatAreNotMergedYet(t *testing.T) {
 	tree, err := w.store.Double(t.Context(), testKey(0), 2)
 	require.NoError(t, err)
 	require.Equal(t, 4, tree.Wanted())
+	require.Len(t, tree, 8, "nothing is split that is still to be merged")
+	for _, b := range tree {
+		require.Equal(t, 8, b.Level)
+	}
 	tree, err = w.store.Shrink(t.Context(), testKey(0), 4)
 	require.NoError(t, err)
 	require.Len(t, tree, 4)

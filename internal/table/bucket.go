@@ -96,8 +96,8 @@ func EncodeBucket(b *Bucket) Item {
 	return item
 }
 
-// DecodeBucket reads a bucket item. An error means that the item is none of
-// ours or was damaged; attributes of later versions are ignored.
+// DecodeBucket reads a bucket item; the error is ErrDamaged. Attributes of later
+// versions are ignored.
 func DecodeBucket(item Item) (*Bucket, error) {
 	key, err := BucketKey(item)
 	if err != nil {
@@ -117,13 +117,29 @@ func DecodeBucket(item Item) (*Bucket, error) {
 		TTL:         d.optional(attrTTL),
 	}
 	b.Limits = d.limits()
-	if d.err != nil {
-		return nil, fmt.Errorf("bucket item %s: %w", key.Key().PK, d.err)
+	if d.err == nil {
+		d.err = b.check()
 	}
-	if b.Level < 1 || key.Shard >= b.Level {
-		return nil, fmt.Errorf("bucket item %s: shard_count %d does not fit shard %d", key.Key().PK, b.Level, key.Shard)
+	if d.err != nil {
+		return nil, fmt.Errorf("%w: bucket item %s: %w", ErrDamaged, key.Key().PK, d.err)
 	}
 	return b, nil
+}
+
+// check reports what the arithmetic of buckets cannot work with.
+func (b *Bucket) check() error {
+	if !b.Shard().Possible() {
+		return fmt.Errorf("shard_count %d does not fit shard %d", b.Level, b.Key.Shard)
+	}
+	if zero := (bucket.Shard{Count: b.Want}); b.Want != 0 && !zero.Possible() {
+		return fmt.Errorf("want is %d", b.Want)
+	}
+	for i := range b.Limits {
+		if err := b.Limits[i].Validate(); err != nil {
+			return fmt.Errorf("limit %s: %w", b.Limits[i].Name, err)
+		}
+	}
+	return nil
 }
 
 // BucketKey reads the key of a bucket item, or of its row in an index.

@@ -168,12 +168,19 @@ func TestDamagedItemsAreRefused(t *testing.T) {
 		"fraction":            func(i Item) { i[drawnOf("rpm")] = fraction() },
 		"cascade is a number": func(i Item) { i[attrCascade] = number(1) },
 		"print is a number":   func(i Item) { i[attrPrint] = number(1) },
+		"beyond int64":        func(i Item) { i[drawnOf("rpm")] = &types.AttributeValueMemberN{Value: "9223372036854775808"} },
+		"a foreign limit":     func(i Item) { i[drawnOf("foreign")] = number(1) },
+		"no such level":       func(i Item) { i[attrLevel] = number(3) },
+		"too high a level":    func(i Item) { i[attrLevel] = number(2 * bucket.MaxShards) },
+		"wanted below zero":   func(i Item) { i[attrWant] = number(-2) },
+		"a period of nothing": func(i Item) { i[periodOf("rpm")] = number(0) },
+		"no refill":           func(i Item) { i[refillOf("rpm")] = number(-1) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			item := EncodeBucket(testBucket())
 			damage(item)
 			_, err := DecodeBucket(item)
-			require.Error(t, err)
+			require.ErrorIs(t, err, ErrDamaged)
 		})
 	}
 }
@@ -203,5 +210,5 @@ func TestCountersBeyond64BitsAreReadable(t *testing.T) {
 	require.EqualValues(t, math.MinInt64, b.Find("tpm").Consumed)
 	item["b_rpm_tc"] = &types.AttributeValueMemberN{Value: "1.5"}
 	_, err = DecodeBucket(item)
-	require.Error(t, err)
+	require.ErrorIs(t, err, ErrDamaged)
 }

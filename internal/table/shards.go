@@ -239,6 +239,18 @@ func RemoveShard(table string, known *Bucket) types.TransactWriteItem {
 	}}
 }
 
+// RemoveDamaged takes a shard away that cannot be decoded, whatever it holds.
+func RemoveDamaged(table string, key keys.Bucket) types.TransactWriteItem {
+	e := newExpression(1)
+	e.requireExists(attrPK)
+	return types.TransactWriteItem{Delete: &types.Delete{
+		TableName:                &table,
+		Key:                      KeyItem(key.Key()),
+		ConditionExpression:      e.conditions(),
+		ExpressionAttributeNames: e.names,
+	}}
+}
+
 func updateOf(table string, key keys.Bucket, e *expression) *types.Update {
 	in := updateInput(table, key, e)
 	return &types.Update{

@@ -17,6 +17,13 @@ type BucketReply struct {
 	// Shards are those that are there, by number; none where nobody has spent from
 	// the bucket, or it has been full for long.
 	Shards []BucketShard `json:"shards"`
+	// Limits are by name, with the balance of all shards together, which is what
+	// callers are told; negative is debt. None while shards are of different settings,
+	// damaged or missing.
+	Limits []LimitCapacity `json:"limits,omitempty"`
+	// Damaged are the numbers of the shards whose items cannot be read. Nothing can be
+	// spent from the bucket until it is reset.
+	Damaged []int64 `json:"damaged,omitempty"`
 }
 
 // BucketShard is one shard of a bucket.

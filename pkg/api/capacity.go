@@ -35,6 +35,9 @@ type EntityCapacity struct {
 	// Changing: the shards kept splitting or merging while they were read, so
 	// that nothing can be said; no limits are given, nor counted in the totals.
 	Changing bool `json:"changing,omitempty"`
+	// Damaged: an item of the entity cannot be read, so that nothing can be said; no
+	// limits are given, nor counted in the totals.
+	Damaged bool `json:"damaged,omitempty"`
 }
 
 // LimitCapacity is how one limit of one entity stands, in whole tokens.

@@ -89,6 +89,7 @@ func messages() []message {
 		{"status.request", api.StatusRequest{Entity: "api-key-123"}, erased(api.DecodeStatus)},
 		{"status-consume.request", api.StatusRequest{Entity: "api-key-123", Resource: "gpt-4", Consume: one}, erased(api.DecodeStatus)},
 		{"status.reply", api.StatusReply{Limits: []api.LimitStatus{everywhere}}, plain[api.StatusReply]()},
+		{"status-damaged.reply", api.StatusReply{Limits: []api.LimitStatus{everywhere}, Damaged: []string{"gpt-5"}}, plain[api.StatusReply]()},
 		{"status-allowed.reply", api.StatusReply{Allowed: &yes, Limits: []api.LimitStatus{passed}}, plain[api.StatusReply]()},
 		{"status-denied.reply", api.StatusReply{Allowed: &no, RetryAfterMs: 590, Limits: []api.LimitStatus{exceeded}}, plain[api.StatusReply]()},
 		{"limits-set.request", api.LimitsSetRequest{LimitsTarget: own, Limits: []api.Limit{rpm, tpm}, OnUnavailable: api.PolicyAllow}, erased(api.DecodeLimitsSet)},
@@ -111,6 +112,7 @@ func messages() []message {
 				{Entity: "api-key-123", Shards: 2, Limits: []api.LimitCapacity{{Name: "rpm", Capacity: 100, Available: 75}}},
 				{Entity: "api-key-124", Shards: 1, Limits: []api.LimitCapacity{{Name: "rpm", Capacity: 100, Available: -3}}},
 				{Entity: "api-key-125", Shards: 3, Limits: []api.LimitCapacity{}, Changing: true},
+				{Entity: "api-key-126", Limits: []api.LimitCapacity{}, Damaged: true},
 			},
 			Cursor: "bmV4dA",
 		}, plain[api.CapacityReply]()},
@@ -118,7 +120,8 @@ func messages() []message {
 		{"bucket.reply", api.BucketReply{AtMs: 1772366400000, Wanted: 2, Shards: []api.BucketShard{
 			{Shard: 0, Level: 2, WriteUnits: 4711, Limits: []api.LimitCapacity{{Name: "rpm", Capacity: 50, Available: -3}}},
 			{Shard: 1, Level: 2, WriteUnits: 12, Limits: []api.LimitCapacity{{Name: "rpm", Capacity: 50, Available: 50}}},
-		}}, plain[api.BucketReply]()},
+		}, Limits: []api.LimitCapacity{{Name: "rpm", Capacity: 100, Available: 47}}}, plain[api.BucketReply]()},
+		{"bucket-damaged.reply", api.BucketReply{AtMs: 1772366400000, Wanted: 1, Shards: []api.BucketShard{}, Damaged: []int64{0, 3}}, plain[api.BucketReply]()},
 		{"bucket-reset.reply", api.BucketResetReply{Shards: 2}, plain[api.BucketResetReply]()},
 		{"usage.request", api.UsageRequest{Entity: "api-key-123", Resource: "gpt-4", Window: api.WindowDaily, FromMs: 1772323200000, ToMs: 1772409599999, Cursor: "bmV4dA", Limit: 50}, erased(api.DecodeUsage)},
 		{"usage-list.reply", api.UsageListReply{

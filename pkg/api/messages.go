@@ -111,4 +111,7 @@ type StatusReply struct {
 	RetryAfterMs int64         `json:"retry_after_ms,omitempty"`
 	Never        bool          `json:"never,omitempty"`
 	Limits       []LimitStatus `json:"limits"`
+	// Damaged are the resources that nothing can be said of, because a stored item
+	// cannot be read. Only given where the request names no resource.
+	Damaged []string `json:"damaged,omitempty"`
 }

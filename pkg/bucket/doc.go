@@ -49,7 +49,8 @@
 //   - split level: a shard's Count, a power of two. A split doubles it, and each
 //     shard splits at its own moment.
 //   - pool: one limit over all the shards of a bucket ([Pool]). It must list all
-//     of them, each at its level, for its answers to be right.
+//     of them, each at its level, for its answers to be right. It holds the sum of
+//     their balances: the debt of one shard counts against the others.
 //
 // A bucket of four shards, and where each of them came from:
 //

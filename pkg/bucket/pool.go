@@ -12,7 +12,8 @@ type ShardDrawn struct {
 	Drawn int64 // millitokens
 }
 
-// Pool is one limit over all shards of a bucket.
+// Pool is one limit over all shards of a bucket. As long as no shard is full it holds,
+// and owes, what a bucket of one shard would: a debt blocks at any number of shards.
 type Pool struct {
 	Limit  Limit
 	Shards []ShardDrawn
@@ -23,26 +24,18 @@ func (p Pool) balance(i int, now Instant) int64 {
 	return p.Limit.Window(s.Shard, now).Balance(s.Drawn)
 }
 
-// Available is what the bucket holds, in millitokens: the balances above zero
-// together, or, where there is none, the debt of all.
+// Available returns what the bucket holds, in millitokens: the sum of all balances.
+// The debt of one shard counts against the others. Negative is debt.
 func (p Pool) Available(now Instant) int64 {
-	var held, debt int64
-	solvent := false
+	var sum int64
 	for i := range p.Shards {
-		if b := p.balance(i, now); b >= 0 {
-			held, solvent = held+b, true
-		} else {
-			debt += b
-		}
+		sum += p.balance(i, now)
 	}
-	if solvent {
-		return held
-	}
-	return debt
+	return sum
 }
 
-// Holds reports whether the bucket holds a cost, 0 or more: of 0, whether some
-// shard is not in debt.
+// Holds reports whether the bucket holds a cost, 0 or more. A bucket in debt does not
+// hold 0. One that holds a cost has shards above zero that together have it.
 func (p Pool) Holds(cost int64, now Instant) bool { return p.Available(now) >= cost }
 
 // RetryAfter is the smallest number of whole milliseconds after which the
@@ -58,6 +51,22 @@ func (p Pool) RetryAfter(cost int64, now Instant) (ms int64, ok bool) {
 	span := p.fullAt(now) - now
 	wait := sort.Search(int(span), func(ms int) bool { return p.Holds(cost, now+Instant(ms)) })
 	return int64(wait), true
+}
+
+// Late returns how many milliseconds later than a bucket of one shard this one leaves
+// its debt, 0 if it is not in debt. Shards that are full regain nothing while another
+// is in debt; one shard regains at the full rate.
+func (p Pool) Late(now Instant) int64 {
+	if p.Available(now) >= 0 {
+		return 0
+	}
+	var drawn int64 // of one shard, with what has overflowed
+	for i := range p.Shards {
+		s := &p.Shards[i]
+		drawn += max(s.Drawn, p.Limit.Window(s.Shard, now).Full())
+	}
+	divided, _ := p.RetryAfter(0, now)
+	return divided - max(0, int64(p.Limit.reached(drawn)-now))
 }
 
 // fullAt is a moment by which every shard is full.

@@ -27,8 +27,10 @@ func TestAvailable(t *testing.T) {
 		holds0    bool
 	}{
 		{"both hold", []int64{-3, -4}, 7, true},
-		{"debt of one is not held against the other", []int64{-3, 4}, 3, true},
-		{"empty and in debt", []int64{0, 4}, 0, true},
+		{"a debt that the other covers", []int64{-5, 4}, 1, true},
+		{"a debt that the other does not cover", []int64{-3, 4}, -1, false},
+		{"a debt as large as what the other holds", []int64{-4, 4}, 0, true},
+		{"empty and in debt", []int64{0, 4}, -4, false},
 		{"both in debt", []int64{3, 4}, -7, false},
 		{"full", []int64{-99, -99}, 20, true},
 	}
@@ -63,6 +65,74 @@ func TestRetryAfterIsLeast(t *testing.T) {
 			require.False(t, p.Holds(cost, now+bucket.Instant(ms)-1))
 		}
 		require.Equal(t, p.Holds(cost, now), ms == 0)
+	})
+}
+
+// TestLate checks how much later than one shard several leave a debt, against the
+// shard that they become when all are merged, and that what the bucket holds is then
+// the same.
+func TestLate(t *testing.T) {
+	late := 0
+	rapid.Check(t, func(t *rapid.T) {
+		now := bucket.Instant(rapid.Int64Range(0, 1<<30).Draw(t, "now"))
+		p := anyPool(now).Draw(t, "pool")
+		whole := merged(p, now)
+		require.Equal(t, p.Available(now), whole.Available(now))
+		divided, _ := p.RetryAfter(0, now)
+		alone, _ := whole.RetryAfter(0, now)
+		require.Equal(t, divided-alone, p.Late(now))
+		require.GreaterOrEqual(t, p.Late(now), int64(0))
+		if p.Late(now) > 0 {
+			late++
+		}
+	})
+	require.Positive(t, late, "no pool was late")
+}
+
+// merged is the pool after all its shards were merged, the highest first.
+func merged(p bucket.Pool, now bucket.Instant) bucket.Pool {
+	shards := map[int]bucket.ShardDrawn{}
+	for _, s := range p.Shards {
+		shards[s.Index] = s
+	}
+	for index := bucket.MaxShards - 1; index > 0; index-- {
+		gone, ok := shards[index]
+		if !ok {
+			continue
+		}
+		into := shards[gone.Parent()]
+		own, _ := bucket.MergeDrawn(p.Limit, into, gone, now)
+		into.Drawn, into.Count = own.Apply(into.Drawn), into.Count/2
+		shards[into.Index] = into
+		delete(shards, index)
+	}
+	return bucket.Pool{Limit: p.Limit, Shards: []bucket.ShardDrawn{shards[0]}}
+}
+
+// TestAPoolHoldsWhatOneShardHolds follows a divided bucket and one of one shard through
+// the same debits and credits: they hold, and owe, the same as long as no shard is full.
+func TestAPoolHoldsWhatOneShardHolds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const capacity = 1 << 30 // never full
+		l := bucket.Limit{Name: "l", Capacity: capacity, Refill: rapid.Int64Range(1, 20).Draw(t, "refill"), Period: rapid.Int64Range(1, 20).Draw(t, "period")}
+		now := bucket.Instant(rapid.Int64Range(0, 1000).Draw(t, "start"))
+		whole := bucket.Pool{Limit: l, Shards: []bucket.ShardDrawn{{Shard: bucket.Whole(), Drawn: l.Refilled(now)}}}
+		divided := bucket.Pool{Limit: l}
+		for _, s := range anyTree().Draw(t, "tree") {
+			divided.Shards = append(divided.Shards, bucket.ShardDrawn{Shard: s, Drawn: s.Share(l.Refilled(now))})
+		}
+		for range rapid.IntRange(1, 20).Draw(t, "operations") {
+			now += bucket.Instant(rapid.Int64Range(0, 100).Draw(t, "pass"))
+			drawn := rapid.Int64Range(-500, 1000).Draw(t, "drawn")
+			divided.Shards[rapid.IntRange(0, len(divided.Shards)-1).Draw(t, "shard")].Drawn += drawn
+			whole.Shards[0].Drawn += drawn
+			cost := rapid.Int64Range(0, 1000).Draw(t, "cost")
+			require.Equal(t, whole.Available(now), divided.Available(now))
+			require.Equal(t, whole.Holds(cost, now), divided.Holds(cost, now))
+			is, _ := divided.RetryAfter(cost, now)
+			want, _ := whole.RetryAfter(cost, now)
+			require.Equal(t, want, is)
+		}
 	})
 }
 

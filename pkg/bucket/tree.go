@@ -8,7 +8,7 @@ func (p Pool) Complete() bool {
 	var levels [MaxShards]int // by index; 0 where no such shard is listed
 	for i := range p.Shards {
 		s := p.Shards[i].Shard
-		if !s.possible() || levels[s.Index] != 0 {
+		if !s.Possible() || levels[s.Index] != 0 {
 			return false
 		}
 		levels[s.Index] = s.Count
@@ -22,7 +22,7 @@ func (p Pool) Complete() bool {
 	return true
 }
 
-// possible reports whether splits of a bucket can make such a shard.
-func (s Shard) possible() bool {
+// Possible reports whether splits of a bucket can make such a shard.
+func (s Shard) Possible() bool {
 	return s.Index >= 0 && s.Index < s.Count && s.Count <= MaxShards && s.Count&(s.Count-1) == 0
 }

@@ -8,12 +8,13 @@ import (
 
 	"github.com/tidegate/tidegate/internal/limits"
 	"github.com/tidegate/tidegate/internal/requestlog"
+	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/bucket"
 )
 
-// What keeps a call from being decided. All of them but errLate and errInternal
-// are answered by the unavailable policy.
+// What keeps a call from being decided. All of them but errLate, errInternal and
+// errDamaged are answered by the unavailable policy.
 var (
 	errLate        = errors.New("the caller's time was up before anything was spent")
 	errStoreSlow   = errors.New("the store did not answer in time")
@@ -21,7 +22,18 @@ var (
 	errUnknown     = errors.New("the write's outcome is unknown: its tokens count as spent")
 	errInternal    = errors.New("internal error")
 	errSettingsGet = errors.New("the limits could not be read")
+	errDamaged     = errors.New("a stored item cannot be read: the node's log says which; `tidegate bucket reset` mends a bucket")
 )
+
+// blamed returns what keeps a call from being decided when the store brought an error:
+// errDamaged if the store answered and the answer makes no sense, which no waiting
+// ends and no policy admits by; otherwise outage.
+func blamed(err, outage error) error {
+	if errors.Is(err, table.ErrDamaged) || errors.Is(err, shards.ErrUnsettled) {
+		return errDamaged
+	}
+	return outage
+}
 
 // call is one operation on its way through a committer. It is answered exactly
 // once, by the flight that decides it or by the alarm when its time is up.

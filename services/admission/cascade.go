@@ -253,6 +253,9 @@ func (c *committer) sightedWhole(now bucket.Instant, settings *limits.Resolved) 
 	tree = standingOf(now, tree, settings)
 	state = result{verdict: verdictShow, settings: settings, item: tree[0], now: now}
 	state.within(tree)
+	if state.late() {
+		c.unite()
+	}
 	return state, 0, true
 }
 

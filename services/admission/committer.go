@@ -56,6 +56,7 @@ type committer struct {
 	shardsThen atomic.Int32               // how many there were to choose from
 	heat       atomic.Pointer[heat]       // which shards were throttled; nil while none was
 	completing atomic.Bool                // missing shards are being split off
+	union      atomic.Pointer[union]      // the last attempt to merge them because of a debt; nil while there was none
 	relieving  atomic.Bool                // the shards are being doubled, or it is looked whether to
 	relieved   atomic.Pointer[relief]     // how many were wanted last; nil while nothing was throttled
 	spreading  atomic.Int64               // calls that were handed over, and are not decided yet

@@ -28,6 +28,7 @@ const (
 	outcomeThrottled                // not applied, may be tried again
 	outcomeFailed                   // not applied, trying again will not help now
 	outcomeUnknown                  // applied, not applied, or still to arrive
+	outcomeDamaged                  // the item cannot be decoded; the write may have been applied to it
 )
 
 // write forms, as metrics name them.
@@ -48,7 +49,7 @@ type answer struct {
 
 // String names an outcome for metrics.
 func (o outcome) String() string {
-	return [...]string{"applied", "refused", "throttled", "failed", "unknown"}[o]
+	return [...]string{"applied", "refused", "throttled", "failed", "unknown", "damaged"}[o]
 }
 
 // store writes and reads bucket items. Its writes run with one attempt and a
@@ -119,7 +120,7 @@ func (s *store) update(ctx context.Context, form string, key keys.Bucket, in *dy
 	units := s.metrics.cost(form, out.ConsumedCapacity)
 	item, err := table.DecodeBucket(out.Attributes)
 	if err != nil {
-		return answer{outcome: outcomeUnknown, err: err}
+		return answer{outcome: outcomeDamaged, err: err}
 	}
 	return answer{outcome: outcomeApplied, item: item, units: units}
 }
@@ -148,13 +149,16 @@ func (s *store) failed(ctx context.Context, err error, form string, key keys.Buc
 		item, errRead := s.read(ctx, key)
 		if errRead != nil {
 			a.err = errors.Join(a.err, errRead)
+			if errors.Is(errRead, table.ErrDamaged) {
+				a.outcome = outcomeDamaged
+			}
 			break
 		}
 		a.item, a.seen = item, true
 		if item != nil && item.LastWrite == nonce {
 			a.outcome = outcomeApplied
 		}
-	case outcomeApplied, outcomeRefused, outcomeThrottled, outcomeFailed:
+	case outcomeApplied, outcomeRefused, outcomeThrottled, outcomeFailed, outcomeDamaged:
 	}
 	s.metrics.writeFailure(form, a.outcome)
 	return a
@@ -183,7 +187,7 @@ func refusedBy(refused *types.ConditionalCheckFailedException) answer {
 	}
 	item, err := table.DecodeBucket(refused.Item)
 	if err != nil {
-		return answer{outcome: outcomeFailed, err: err}
+		return answer{outcome: outcomeDamaged, err: err}
 	}
 	a.item = item
 	return a

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -44,10 +45,11 @@ func (c *committer) sift(calls []*call) []*call {
 	return good
 }
 
-// fail answers the calls by the unavailable policy. Refunds are tried again.
+// fail answers the calls by the unavailable policy. Refunds are tried again, but not
+// those of an item that cannot be decoded: they may have been written to it.
 func (c *committer) fail(calls []*call, err error) {
 	for _, q := range calls {
-		if q.refund {
+		if q.refund && !errors.Is(err, errDamaged) {
 			c.postpone(q)
 			continue
 		}
@@ -95,7 +97,7 @@ func (c *committer) read(ctx context.Context, calls []*call) {
 		c.backOff(ctx)
 	default:
 		c.node.logStore(about(ctx, calls...), "read bucket", c.key, err)
-		c.fail(calls, errStoreDown)
+		c.fail(calls, blamed(err, errStoreDown))
 	}
 }
 
@@ -183,6 +185,7 @@ func (c *committer) took(ctx context.Context, w written) {
 		c.owedUnits, c.unitCost = 0, w.units
 		c.learn(w.item, w.asked)
 		c.notePace(w.item)
+		c.noteDebt(w.item)
 		c.keep(without(w.left, w.committed))
 		if w.expected != nil {
 			c.node.metrics.committed(w.form, w.committed) // whoever has the answer finds it counted
@@ -199,6 +202,10 @@ func (c *committer) took(ctx context.Context, w written) {
 	case outcomeFailed:
 		c.node.logStore(about(ctx, w.left...), "write", c.key, w.err)
 		c.fail(w.left, errStoreDown)
+	case outcomeDamaged:
+		c.node.logStore(about(ctx, w.left...), "write", c.key, w.err)
+		c.forget()
+		c.fail(w.left, errDamaged)
 	case outcomeUnknown:
 		c.node.logStore(about(ctx, w.left...), "write", c.key, w.err)
 		c.forget()

@@ -92,7 +92,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		}, []string{"form"}),
 		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tidegate_admission_write_failures_total",
-			Help: "Bucket writes that brought an error, by form and what was found out: applied, refused, throttled, failed or unknown.",
+			Help: "Bucket writes that brought an error, by form and what was found out: applied, refused, throttled, failed, unknown or damaged.",
 		}, []string{"form", "outcome"}),
 		units: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tidegate_admission_capacity_units_total",
@@ -151,7 +151,7 @@ func (m *metrics) begin(decided, denials, shed *prometheus.CounterVec) {
 		m.shed[scope] = shed.WithLabelValues(scope)
 	}
 	for _, form := range []string{writeCommit, writeCreate, writeSync} {
-		for o := outcomeApplied; o <= outcomeUnknown; o++ {
+		for o := outcomeApplied; o <= outcomeDamaged; o++ {
 			m.outcomes.WithLabelValues(form, o.String())
 		}
 		for _, result := range storecalls.Results() {

@@ -149,7 +149,7 @@ func TestSeriesBeginAtZero(t *testing.T) {
 		"tidegate_admission_denials_total":        6,
 		"tidegate_admission_shed_total":           2,
 		"tidegate_admission_operations_total":     9,
-		"tidegate_admission_write_failures_total": 15,
+		"tidegate_admission_write_failures_total": 18,
 	} {
 		got, err := testutil.GatherAndCount(n.metrics, name)
 		require.NoError(t, err)

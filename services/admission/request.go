@@ -160,6 +160,8 @@ func asError(err error) *api.Error {
 		return api.Errorf(api.CodeDeadlineExceeded, "", "%v", errLate)
 	case errors.Is(err, errQueueFull):
 		return overloaded()
+	case errors.Is(err, errDamaged):
+		return api.Errorf(api.CodeInternal, "", "%v", errDamaged)
 	case errors.Is(err, errStoreDown), errors.Is(err, errStoreSlow), errors.Is(err, errUnknown),
 		errors.Is(err, errSettingsGet), errors.Is(err, errUnsettled), errors.Is(err, storeclock.ErrSkewed), errors.Is(err, storeclock.ErrUnchecked):
 		return unavailable(err)
@@ -175,7 +177,7 @@ func (s *Service) storeError(ctx context.Context, doing string, err error) *api.
 		return coded
 	}
 	s.log.ErrorContext(ctx, "the store failed", "doing", doing, "error", err)
-	return unavailable(errStoreDown)
+	return asError(blamed(err, errStoreDown))
 }
 
 func unavailable(err error) *api.Error {

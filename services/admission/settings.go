@@ -101,7 +101,7 @@ func (c *committer) resolveNow(ctx context.Context, calls []*call) bool {
 	}
 	c.throttles = 0
 	c.node.logStore(about(ctx, calls...), "resolve limits", c.key, err)
-	c.fail(calls, errSettingsGet)
+	c.fail(calls, blamed(err, errSettingsGet))
 	return false
 }
 

@@ -144,7 +144,7 @@ func (st *settlement) run() {
 				return
 			}
 		}
-		now, _ := s.clock.Now()
+		now, errClock := s.clock.Now()
 		next := decide(st.lease, st.op, stored.record, now, s.settleTime())
 		switch next.ruling {
 		case rulingDone:
@@ -163,7 +163,7 @@ func (st *settlement) run() {
 			continue
 		case rulingWrite:
 		}
-		if s.clock.Mono() >= st.deadline {
+		if s.clock.Mono() >= st.deadline || errClock == nil && st.asker().expired(now) {
 			st.refuse(asError(errLate))
 			return
 		}

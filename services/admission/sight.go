@@ -119,7 +119,7 @@ func (c *committer) readWhole() *wholeRead {
 		tree, err := c.node.readShards(ctx, c.key, hint)
 		if err != nil {
 			c.node.logStore(ctx, "read shards", c.key, err)
-			read.err = errStoreDown
+			read.err = blamed(err, errStoreDown)
 			return
 		}
 		c.whole.Store(&wholeSight{tree: tree, at: asked})

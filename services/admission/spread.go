@@ -22,11 +22,11 @@ const formGather = "gather"
 // spread is one acquire, or look, on a bucket of several shards. It runs apart and
 // asks the committers of the shards, so that its neighbours share their writes.
 //
+//	all shards together hold it, debts counted? ── no ──▶ denied
+//	                  │ yes
+//	                  ▼
 //	the shard used last, or a better one ──▶ admitted
 //	                  │ short
-//	                  ▼
-//	all shards together hold it? ── no ──▶ denied
-//	                  │ yes
 //	                  ▼
 //	gather: one transaction ──▶ admitted
 type spread struct {
@@ -35,6 +35,8 @@ type spread struct {
 	ctx   context.Context //nolint:containedctx // the time of one call, which this is
 	// surprised says that a shard had less than it was seen to have.
 	surprised bool
+	// united says that the call has waited for the shards of a bucket in debt to merge.
+	united bool
 }
 
 // spread takes a call over from the committer of shard 0.
@@ -97,33 +99,48 @@ func (w *spread) run() result {
 		if w.expired(now) {
 			return w.failed(errLate)
 		}
-		counted := standingOf(now, tree, settings)
-		if w.look {
-			return w.shown(counted, settings, now, verdictShow)
-		}
-		if shard, elsewhere := w.first.choose(now, counted, settings, w.amounts); shard >= 0 {
-			if res, done := w.askShard(shard, tree, elsewhere); done {
-				return res
-			}
-			continue
-		}
-		if state := w.shown(counted, settings, now, verdictDeny); !state.holds(w.amounts) {
-			if !w.surprised {
-				return state
-			}
-			// What is known of the others is as old as what was known of this one.
-			w.surprised = false
-			w.first.whole.Store(nil)
-			continue
-		}
-		if !tree.Synced(settings.Fingerprint) {
-			w.sync(tree, settings)
-			continue
-		}
-		if res, done := w.gather(now, tree, settings); done {
+		if res, done := w.try(now, tree, settings); done {
 			return res
 		}
 	}
+}
+
+// try makes one attempt on the bucket as it is known. It is not done where that turns
+// out to be old.
+func (w *spread) try(now bucket.Instant, tree shards.Tree, settings *limits.Resolved) (res result, done bool) {
+	counted := standingOf(now, tree, settings)
+	whole := w.shown(counted, settings, now, verdictDeny)
+	debt := whole.indebted()
+	if debt && !w.united && whole.late() {
+		w.united = true
+		select {
+		case <-w.first.unite().done:
+			return result{}, false
+		case <-w.ctx.Done(): // and what is known decides
+		}
+	}
+	if w.look {
+		whole.verdict = verdictShow
+		return whole, true
+	}
+	if !debt || whole.holds(w.amounts) {
+		if shard, elsewhere := w.first.choose(now, counted, settings, w.amounts); shard >= 0 {
+			return w.askShard(shard, tree, elsewhere)
+		}
+	}
+	switch {
+	case !whole.holds(w.amounts) && w.surprised:
+		// What is known of the others is as old as what was known of this one.
+		w.surprised = false
+		w.first.whole.Store(nil)
+		return result{}, false
+	case !whole.holds(w.amounts):
+		return whole, true
+	case !tree.Synced(settings.Fingerprint):
+		w.sync(tree, settings)
+		return result{}, false
+	}
+	return w.gather(now, tree, settings)
 }
 
 func (w *spread) failed(err error) result {

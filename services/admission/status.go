@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/tidegate/tidegate/internal/limits"
@@ -140,7 +141,7 @@ func inForce(now bucket.Instant, key keys.Bucket, item *table.Bucket, settings *
 }
 
 // entityStatus is that of all buckets the entity has spent from and still has
-// limits for.
+// limits for. Resources with an item that cannot be decoded are named.
 func (s *Service) entityStatus(ctx context.Context, ns, entity string) (*api.StatusReply, error) {
 	found, err := s.store.bucketsOf(ctx, ns, entity)
 	if err != nil {
@@ -149,10 +150,14 @@ func (s *Service) entityStatus(ctx context.Context, ns, entity string) (*api.Sta
 	reply := &api.StatusReply{Limits: []api.LimitStatus{}}
 	for _, resource := range found {
 		one, err := s.bucketStatus(ctx, ns, api.StatusRequest{Entity: entity, Resource: resource})
-		if isNoLimits(err) {
+		switch {
+		case isNoLimits(err):
 			continue
-		}
-		if err != nil {
+		case errors.Is(blamed(err, nil), errDamaged):
+			s.logStore(ctx, "read the status", keys.Bucket{Namespace: ns, Entity: entity, Resource: resource}, err)
+			reply.Damaged = append(reply.Damaged, resource)
+			continue
+		case err != nil:
 			return nil, err
 		}
 		for _, status := range one.Limits {

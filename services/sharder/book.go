@@ -121,9 +121,16 @@ func dearest(a, b map[string]int64) map[string]int64 {
 	return all
 }
 
-// read takes a bucket in that was read, whole. What its shards have cost is known to
-// the feed or will be; only of a bucket that the feed told nothing of it is news.
-func (b *book) read(key keys.Bucket, tree shards.Tree, at int64) {
+// settings are limits and their fingerprint.
+type settings struct {
+	print  string
+	limits []bucket.Limit
+}
+
+// read takes a bucket in that was read, whole, and the settings that apply to it. What
+// its shards have cost is known to the feed or will be; only of a bucket that the feed
+// told nothing of it is news.
+func (b *book) read(key keys.Bucket, tree shards.Tree, of settings, at int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(tree) == 0 {
@@ -137,7 +144,7 @@ func (b *book) read(key keys.Bucket, tree shards.Tree, at int64) {
 	}
 	for _, item := range tree {
 		s := e.shard(item.Key.Shard)
-		s.level = item.Level
+		s.level, s.print = item.Level, item.Fingerprint
 		if s.at == "" {
 			s.units, e.seen = item.WriteUnits, max(e.seen, at)
 		}
@@ -146,8 +153,22 @@ func (b *book) read(key keys.Bucket, tree shards.Tree, at int64) {
 		e.changed = max(e.changed, at)
 		e.want(tree.Wanted(), at)
 	}
-	e.learn(tree[0].Fingerprint, tree[0].LimitSettings)
+	e.print, e.limits = of.print, of.limits
 	b.file(key, e)
+}
+
+// merges reports whether a merge into so few shards is still planned, by what is known
+// now.
+func (b *book) merges(key keys.Bucket, to int, now int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e, ok := b.peek(key)
+	if !ok {
+		return false
+	}
+	v := e.view(now)
+	s := plan(&v, now)
+	return s.kind == merge && s.to <= to
 }
 
 // knows reports whether a bucket is known to be divided.

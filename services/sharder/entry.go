@@ -41,6 +41,7 @@ type sight struct {
 	level int    // 0: it is gone
 	at    string // position in the table's stream; empty where it was only read
 	units int64  // that it had cost
+	print string // of the settings that it was of; empty while not known
 }
 
 // second is the load of one second.
@@ -82,8 +83,8 @@ func (e *entry) take(number int, c *events.Change[events.Bucket], at string, ms 
 	e.count(ms, c.New.WriteUnits-before.WriteUnits)
 	if number == 0 {
 		e.want(max(1, c.New.Want), ms)
-		e.learn(c.New.Fingerprint, func() []bucket.Limit { return limitsIn(c.New) })
 	}
+	e.learnFrom(s, before.Fingerprint, c.New)
 	return true
 }
 
@@ -104,12 +105,29 @@ func (e *entry) notObserved(first int, at int64) {
 	}
 }
 
-// learn keeps the limits of the settings that the bucket is of, which most news of it
-// do not change.
-func (e *entry) learn(print string, limits func() []bucket.Limit) {
-	if e.limits == nil || e.print != print {
-		e.print, e.limits = print, limits()
+// learnFrom learns limits from the image of any shard. A shard that was brought to
+// settings shows those that apply. One that is seen for the first time, with others than
+// are known, may be one that nobody has spent from since: the lower limits count, until
+// a step reads what applies. before is empty for the first image.
+func (e *entry) learnFrom(s *sight, before string, image *events.Bucket) {
+	print := image.Fingerprint
+	first, synced := s.print == "", before != "" && before != print || s.print != "" && s.print != print
+	s.print = print
+	switch {
+	case e.limits == nil || synced && e.print != print:
+	case e.print == print && len(image.Limits) >= len(e.limits): // the usual case
+		return
+	case e.print != print && !(first && lower(image, e.limits)):
+		return
 	}
+	e.print, e.limits = print, limitsIn(image)
+}
+
+// lower reports whether an image has a lower capacity of any limit.
+func lower(image *events.Bucket, known []bucket.Limit) bool {
+	return slices.ContainsFunc(image.Limits, func(l events.BucketLimit) bool {
+		return slices.ContainsFunc(known, func(k bucket.Limit) bool { return k.Name == l.Name && l.Capacity < k.Capacity })
+	})
 }
 
 // limitsIn are the limits of an image.

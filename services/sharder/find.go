@@ -81,7 +81,8 @@ func (s *Sharder) surveyPage(ctx context.Context, from table.Item) (next table.I
 	for _, row := range page.Items {
 		key, err := table.BucketKey(row)
 		if err != nil {
-			return nil, err
+			s.cfg.Log.WarnContext(ctx, "a row of the index of buckets cannot be understood", "error", err)
+			continue
 		}
 		if bucket := bucketOf(key); key.Shard == 1 && !s.book.knows(bucket) {
 			if err := s.meet(ctx, bucket); isOutage(err) {
@@ -102,7 +103,7 @@ func (s *Sharder) meet(ctx context.Context, key keys.Bucket) error {
 	if err != nil {
 		return err
 	}
-	s.book.read(key, tree, s.nowMs())
+	s.book.read(key, tree, s.applied(call, tree), s.nowMs())
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
+	"github.com/tidegate/tidegate/pkg/bucket"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
@@ -39,19 +40,23 @@ func (s *Sharder) advance(ctx context.Context, e errand) error {
 		return err
 	}
 	units, since := s.book.unseen(e.key, tree)
-	s.book.read(e.key, tree, s.nowMs())
+	of := s.applied(ctx, tree)
+	s.book.read(e.key, tree, of, s.nowMs())
 	if len(tree) == 0 || tree.Wanted() != e.from {
 		return errOvertaken
 	}
 	switch e.kind {
 	case double:
-		if !servesAlone(tree, e.to) {
+		if !servesAlone(of.limits, e.to) {
 			return errOvertaken
 		}
 		tree, err = s.shards.Double(ctx, e.key, e.from)
 	case spread:
 		tree, err = s.shards.Spread(ctx, e.key)
 	case merge:
+		if !s.book.merges(e.key, e.to, s.nowMs()) { // by limits that were not known before
+			return errOvertaken
+		}
 		if load := perSecond(units, s.nowMs()-since); e.to < e.from && load > roomy*int64(e.to) {
 			s.book.catchUp(e.key, load, s.nowMs())
 			return errOvertaken
@@ -64,14 +69,28 @@ func (s *Sharder) advance(ctx context.Context, e errand) error {
 	if err != nil {
 		return err
 	}
-	s.book.read(e.key, tree, s.nowMs())
+	s.book.read(e.key, tree, s.applied(ctx, tree), s.nowMs())
 	return nil
 }
 
-// servesAlone reports whether shares of the limits that the bucket has now are of a
-// token or more.
-func servesAlone(tree shards.Tree, count int) bool {
-	return shards.Serves(tree[0].LimitSettings(), count, func(string) int64 { return 0 })
+// servesAlone reports whether shares of limits are of a token or more.
+func servesAlone(limits []bucket.Limit, count int) bool {
+	return shards.Serves(limits, count, func(string) int64 { return 0 })
+}
+
+// applied returns the settings that apply to a bucket: those of its shards, or, if the
+// shards differ, the stored ones. If these cannot be read, shard 0 stands for the others.
+func (s *Sharder) applied(ctx context.Context, tree shards.Tree) settings {
+	if len(tree) == 0 {
+		return settings{}
+	}
+	zero := tree[0]
+	if !tree.Synced(zero.Fingerprint) {
+		if resolved, err := s.settings(ctx, zero); err == nil {
+			return settings{resolved.Fingerprint, resolved.Limits}
+		}
+	}
+	return settings{zero.Fingerprint, zero.LimitSettings()}
 }
 
 // perSecond is a load from what there was in some milliseconds, of one second at

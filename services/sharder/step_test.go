@@ -2,16 +2,18 @@ package sharder
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/limits"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
-	"github.com/tidegate/tidegate/internal/shards"
+	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/bucket"
 	"github.com/tidegate/tidegate/pkg/events"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -271,7 +273,7 @@ func TestQuietDividedBucketsAreFoundAfterARestart(t *testing.T) {
 }
 
 // A bucket from which somebody has deleted a shard by hand keeps no other from being
-// found.
+// found, and neither does a row that is no bucket's.
 func TestABrokenBucketDoesNotEndTheSurvey(t *testing.T) {
 	w := newWorld(t)
 	for n, entity := range []string{"a", "b", "c"} {
@@ -283,6 +285,10 @@ func TestABrokenBucketDoesNotEndTheSurvey(t *testing.T) {
 			w.remove(tree[0])
 		}
 	}
+	foreign := table.EncodeBucket(w.tree()[1])
+	maps.Copy(foreign, table.KeyItem(keys.Key{PK: "foreign", SK: "row"}))
+	_, err := w.Direct.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &w.Table, Item: foreign})
+	require.NoError(t, err)
 	s := w.successor()
 	require.True(t, s.book.knows(w.key))
 	s.requireSizes(t, 1, 1)
@@ -320,32 +326,6 @@ func TestABucketThatIsGoneIsForgotten(t *testing.T) {
 	w.tell(w.record(w.tree()[0], nil), s)
 	w.load(5000)
 	require.Empty(t, s.turn(t))
-}
-
-// Limits that were lowered leave shards without a token: fewer serve, also where
-// nobody has spent from some of them since.
-func TestLoweredLimitsMergeShardsThatDoNotServe(t *testing.T) {
-	w := newWorld(t)
-	s := w.sharder()
-	w.setLimits(600)
-	w.create(4, w.resolve().Limits, s)
-	w.seconds(20, 5000, s)
-	require.Len(t, w.tree(), 8)
-	w.setLimits(3)
-	settings := w.resolve()
-	before := w.tree()[0]
-	sync := shards.PlanSync(bucket.At(w.now()), before, &settings)
-	sync.Nonce, sync.WriteUnits = "test.sync", 1
-	_, err := w.Direct.UpdateItem(t.Context(), sync.Input(w.Table))
-	require.NoError(t, err)
-	w.tell(w.record(before, w.tree()[0]), s)
-	w.seconds(58, 5000, s)
-	require.Len(t, w.tree(), 8)
-	w.seconds(10, 5000, s)
-	require.Len(t, w.tree(), 2)
-	require.True(t, w.tree().Synced(settings.Fingerprint))
-	require.LessOrEqual(t, w.left(), int64(3000))
-	require.Equal(t, 3, s.counted(double, "done"), "however many want them")
 }
 
 func TestUnknownLimitsDoNotStopTheOthers(t *testing.T) {
