@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/table"
@@ -63,6 +64,11 @@ func (i *interceptor) RoundTrip(req *http.Request) (*http.Response, error) {
 		i.do()
 	}
 	return i.next.RoundTrip(req)
+}
+
+// hearOf is the news that an entity has changed.
+func (n *node) hearOf(entity string) {
+	n.configChanged(&nats.Msg{Subject: api.ConfigSubject(api.DefaultNamespace), Data: fmt.Appendf(nil, `{"entity":%q}`, entity)})
 }
 
 // intercepted is a node behind an interceptor, which begins when it is armed.
@@ -166,7 +172,7 @@ func TestACascadeIsOfOneMoment(t *testing.T) {
 			n, parent := w.intercepted(t, "UpdateItem", "parent")
 			parent.do = func() {
 				w.under(t, "child", "other")
-				n.dropSettings()
+				n.hearOf("child")
 				if resolved {
 					n.do(w, "child", operation{look: true})
 				}
@@ -203,7 +209,7 @@ func TestADenialIsOfTheLevelsThatHold(t *testing.T) {
 	n, child := w.intercepted(t, "GetItem", "child")
 	child.do = func() {
 		w.under(t, "child", "other")
-		n.dropSettings()
+		n.hearOf("child")
 	}
 	nc := w.nats.Connect(t)
 	require.True(t, acquire(t, nc, oneRPM("child")).Allowed)
