@@ -236,5 +236,5 @@ func TestADenialAfterASurpriseLooksAgain(t *testing.T) {
 	w.hold(t, "e", 0, 0)
 	w.hold(t, "e", 1, 9)
 	require.True(t, admits(t, n.spend(w, "e", 5)), "shard 1 holds it by now")
-	require.EqualValues(t, 4*bucket.Milli, w.leftOf(t, "e", "rpm"))
+	require.Equal(t, 4*bucket.Milli, w.leftOf(t, "e", "rpm"))
 }

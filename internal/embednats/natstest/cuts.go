@@ -12,6 +12,7 @@ import (
 // Cut is what becomes of a connection when a batch of JetStream is committed.
 type Cut uint8
 
+// The kinds of cuts.
 const (
 	NoCut    Cut = iota
 	CutFirst     // it breaks before: the batch does not arrive whole
