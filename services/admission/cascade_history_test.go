@@ -187,6 +187,7 @@ func (c *cascadeHistory) check(t *testing.T, w *world, i int, lossless bool) {
 	rpm, tpm := b.Find("rpm").Consumed/1000, b.Find("tpm").Consumed/1000
 	t.Logf("%s: admitted %d, denied %d, failed %d, consumed %d of %d", g.entity, h.admitted, h.denials, h.faults, rpm, g.capacity)
 	require.LessOrEqual(t, h.admitted, g.capacity+1+h.given+h.givenUnknown, "P1: more was admitted than capacity, refill and credits")
+	require.LessOrEqual(t, rpm, g.capacity+1+h.charged+2*h.chargedUnknown, "P1: what was consumed, net, is beyond capacity, refill and debits")
 	require.Equal(t, rpm*tpmPerRPM, tpm, "P3: a write took one limit and not the other")
 	require.GreaterOrEqual(t, rpm, h.admitted+h.charged-h.given-h.givenUnknown, "P6: something was admitted and not spent")
 	require.NotZero(t, h.denials)

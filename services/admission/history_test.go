@@ -215,6 +215,7 @@ func (h *history) check(t *testing.T, w *world) {
 	rpm, tpm := b.Find("rpm").Consumed/1000, b.Find("tpm").Consumed/1000
 	t.Logf("admitted %d, denied %d, failed %d, consumed %d", h.admitted, h.denials, h.faults, rpm)
 	require.LessOrEqual(t, h.admitted, highCapacity+1+h.given+h.givenUnknown, "P1: more was admitted than capacity, refill and credits")
+	require.LessOrEqual(t, rpm, highCapacity+1+h.charged+2*h.chargedUnknown, "P1: what was consumed, net, is beyond capacity, refill and debits")
 	require.Equal(t, rpm*tpmPerRPM, tpm, "P3: a write took one limit and not the other")
 	require.GreaterOrEqual(t, rpm, h.admitted+h.charged-h.given-h.givenUnknown, "P6: something was admitted and not spent")
 	require.LessOrEqual(t, rpm, h.admitted+h.admittedUnknown+h.charged+2*h.chargedUnknown-h.given, "P6: something was spent twice")
