@@ -27,7 +27,7 @@ type history struct {
 	charged, chargedUnknown int64 // debits likewise; a debit may count twice
 	chargedFailed           int64 // debits that were refused, and may count once
 	denials, faults         int
-	lost                    int // acquires that failed
+	lost                    int64 // acquires that failed
 }
 
 const tpmPerRPM = 1000
