@@ -80,22 +80,6 @@ func TestExactlyTheCapacityIsAdmitted(t *testing.T) {
 	require.EqualValues(t, 100, w.item(t, "api-key-123", "gpt-4").Acquires)
 }
 
-// Waiting for as long as a denial says is enough, and a millisecond less is not.
-func TestRetryAfterIsEnoughAndNotTooMuch(t *testing.T) {
-	w := newWorld(t)
-	w.setLimits(t, api.LimitsTarget{Resource: "gpt-4"}, api.Limit{Name: "rpm", Capacity: 2, RefillAmount: 4, RefillPeriodSeconds: 1})
-	w.node(t, Tuning{})
-	nc := w.nats.Connect(t)
-	for range 3 {
-		require.True(t, acquire(t, nc, `{"entity":"e","resource":"gpt-4","consume":{"rpm":2}}`).Allowed)
-		reply := acquire(t, nc, `{"entity":"e","resource":"gpt-4","consume":{"rpm":2}}`)
-		require.False(t, reply.Allowed)
-		require.LessOrEqual(t, reply.RetryAfterMs, int64(500))
-		timer := time.NewTimer(time.Duration(reply.RetryAfterMs) * time.Millisecond)
-		<-timer.C
-	}
-}
-
 // A lone acquire costs one write unit, no read unit and no index unit (P5).
 func TestALoneAcquireIsOneWrite(t *testing.T) {
 	w := newWorld(t)

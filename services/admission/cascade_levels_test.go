@@ -156,32 +156,6 @@ func TestLevelsWithoutLimits(t *testing.T) {
 	}
 }
 
-// retry_after is when all levels hold: shorter by a millisecond is too soon at
-// one of them, and then the request passes.
-func TestRetryAfterOfACascade(t *testing.T) {
-	w := newWorld(t)
-	w.lineage(t, "child", "parent", "root")
-	w.setLimits(t, own("child"), api.Limit{Name: "rpm", Capacity: 2, RefillAmount: 10, RefillPeriodSeconds: 1})
-	w.setLimits(t, own("parent"), api.Limit{Name: "rpm", Capacity: 2, RefillAmount: 4, RefillPeriodSeconds: 1})
-	w.setLimits(t, own("root"), perDay("rpm", 1000))
-	w.node(t, Tuning{})
-	nc := w.nats.Connect(t)
-	for range 3 {
-		var reply api.AcquireReply
-		for reply = acquire(t, nc, oneRPM("child")); reply.Allowed; {
-			reply = acquire(t, nc, oneRPM("child"))
-		}
-		child, parent := balance(t, reply.Limits, "child", "rpm"), balance(t, reply.Limits, "parent", "rpm")
-		require.False(t, balance(t, reply.Limits, "root", "rpm").Exceeded)
-		require.Equal(t, max(child.RetryAfterMs, parent.RetryAfterMs), reply.RetryAfterMs)
-		require.True(t, parent.Exceeded)
-		require.LessOrEqual(t, reply.RetryAfterMs, int64(250))
-		timer := time.NewTimer(time.Duration(reply.RetryAfterMs) * time.Millisecond)
-		<-timer.C
-		require.True(t, acquire(t, nc, oneRPM("child")).Allowed, "it passes when it was told to come back")
-	}
-}
-
 // A lone acquire of levels the node knows is one write each, all at once, and
 // nothing is read.
 func TestALoneCascadeIsOneWriteALevel(t *testing.T) {

@@ -142,7 +142,8 @@ func TestASpendAgainstStaleStateIsRefusedAndPlannedAgain(t *testing.T) {
 }
 
 // Whatever the store does, an answer comes within the caller's time, by policy;
-// when the store is back, so is the service.
+// when the store is back, so is the service. Time stands between the moment at which
+// the answer has to leave and the end of the caller's patience until it has left.
 func TestUnavailablePolicy(t *testing.T) {
 	for name, f := range map[string]fault.Fault{
 		"down":      {Kind: fault.Unreachable},
@@ -152,18 +153,15 @@ func TestUnavailablePolicy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w, m := newManualWorld(t)
 			rpmPerDay(t, w, 1000)
 			n, arrive := w.nodeOfLate(t)
 			nc := w.nats.Connect(t)
 			require.True(t, acquire(t, nc, one).Allowed)
 			always(n, f)
-			const short = maxStoreCall / 2
-			blocked := refusedWithin(t, nc, one, short)
-			require.Equal(t, api.CodeUnavailable, blocked.Code)
-
-			m := send(t, nc, api.VerbAcquire, strings.Replace(one, `}}`, `},"on_unavailable":"allow"}`, 1), short)
-			require.JSONEq(t, `{"allowed":true,"lease":"","degraded":true,"limits":[]}`, string(m.Data))
+			require.Equal(t, api.CodeUnavailable, api.DecodeError(n.sendDue(t, m, nc, one).Data).Code)
+			open := n.sendDue(t, m, nc, strings.Replace(one, `}}`, `},"on_unavailable":"allow"}`, 1))
+			require.JSONEq(t, `{"allowed":true,"lease":"","degraded":true,"limits":[]}`, string(open.Data))
 			unknown := refusedWithin(t, nc, strings.Replace(one, `}}`, `},"on_unavailable":"perhaps"}`, 1), patience)
 			require.Equal(t, api.CodeInvalidPolicy, unknown.Code, "what is wrong with a request never fails open")
 
@@ -174,6 +172,32 @@ func TestUnavailablePolicy(t *testing.T) {
 			}, patience, 10*time.Millisecond)
 		})
 	}
+}
+
+// sendDue sends an acquire whose answer is due as soon as the node has it.
+func (n *node) sendDue(t *testing.T, m *manual, nc *nats.Conn, body string) *nats.Msg {
+	t.Helper()
+	const timeout = 100 * time.Millisecond
+	idle := func() bool { return n.pending.Load() == 0 }
+	require.Eventually(t, idle, patience, tickle)
+	request := natsMsg(api.VerbAcquire, body)
+	request.Header.Set(api.HeaderTimeout, api.FormatTimeout(timeout))
+	request.Reply = nc.NewInbox()
+	replies, err := nc.SubscribeSync(request.Reply)
+	require.NoError(t, err)
+	defer func() { _ = replies.Unsubscribe() }()
+	require.NoError(t, nc.PublishMsg(request))
+	require.Eventually(t, func() bool { return !idle() || answeredOne(replies) }, patience, tickle)
+	m.pass(timeout - answerMargin(timeout)/2)
+	reply, err := replies.NextMsg(patience)
+	require.NoError(t, err, "the answer does not leave when it is due")
+	return reply
+}
+
+// answeredOne reports whether a reply is there already.
+func answeredOne(replies *nats.Subscription) bool {
+	waiting, _, err := replies.Pending()
+	return err == nil && waiting > 0
 }
 
 // refusedWithin sends a request and requires its refusal before the caller

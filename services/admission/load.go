@@ -145,7 +145,7 @@ func (c *committer) recentCosts() map[string]int64 {
 
 // tellLoads reports until ctx ends.
 func (s *Service) tellLoads(ctx context.Context) {
-	tick := time.NewTicker(events.LoadEvery * time.Millisecond)
+	tick := time.NewTicker(s.tuning.LoadEvery)
 	defer tick.Stop()
 	for {
 		select {

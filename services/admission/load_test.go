@@ -3,6 +3,7 @@ package admission
 import (
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
@@ -47,7 +48,7 @@ func hearLoads(t *testing.T, nc *nats.Conn) *nats.Subscription {
 func TestTheLoadOfABucketIsReported(t *testing.T) {
 	for _, count := range []int{1, 4} {
 		w := shardedWorld(t, 100, count)
-		n := w.node(t, Tuning{})
+		n := w.node(t, Tuning{LoadEvery: time.Hour}) // a window with few requests is not told of
 		nc := w.nats.Connect(t)
 		heard := hearLoads(t, nc)
 		for range 10 {
@@ -97,7 +98,7 @@ func loadsOf(s *Service) []events.Load {
 
 func TestLittleUsedBucketsAreNotReported(t *testing.T) {
 	w := shardedWorld(t, 100, 1)
-	n := w.node(t, Tuning{})
+	n := w.node(t, Tuning{LoadEvery: time.Hour})
 	nc := w.nats.Connect(t)
 	for range busyRequests - 2 {
 		require.True(t, acquire(t, nc, rpmOf("e", 1)).Allowed)

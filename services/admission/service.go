@@ -38,6 +38,7 @@ import (
 	"github.com/tidegate/tidegate/internal/trail"
 	"github.com/tidegate/tidegate/internal/usage"
 	"github.com/tidegate/tidegate/pkg/api"
+	"github.com/tidegate/tidegate/pkg/events"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
@@ -72,6 +73,7 @@ type Tuning struct {
 	CreditWindow  time.Duration // how long after its acquire a lease can give back. Default 1 h
 	DrainTimeout  time.Duration // how long Run waits for requests under way once it is to stop. Default 10 s
 	LeaseReplicas int           // of the lease records in JetStream. Default 1
+	LoadEvery     time.Duration // how often the node reports the load of buckets. Default 1 s
 	FeedHeartbeat time.Duration // how often the change feed says that it lives; silent for three times as long, it is followed anew. Default 1 s, at least 100 ms
 }
 
@@ -94,6 +96,7 @@ func (t Tuning) withDefaults() Tuning {
 	t.CreditWindow = positive(t.CreditWindow, time.Hour)
 	t.DrainTimeout = positive(t.DrainTimeout, 10*time.Second)
 	t.LeaseReplicas = positive(t.LeaseReplicas, 1)
+	t.LoadEvery = positive(t.LoadEvery, events.LoadEvery*time.Millisecond)
 	t.FeedHeartbeat = max(positive(t.FeedHeartbeat, time.Second), minHeartbeat)
 	return t
 }

@@ -67,8 +67,7 @@ func (w *world) edit(t *testing.T, key keys.Item, rpm int64) {
 }
 
 // P8: whoever changes limits, entities and namespaces in the table, every node goes
-// by it as soon as the feed has it. Without the feed nothing here would bind for a
-// minute. NATS restarts meanwhile, and the relay is away for a while.
+// by it as soon as the feed has it. NATS restarts meanwhile, and the relay is away for a while.
 func TestWhatAnyWriterChangesBindsEveryNode(t *testing.T) {
 	w := newWorld(t, options{})
 	const entity, resource = "api-key-123", "gpt-4"

@@ -41,9 +41,16 @@ type clock struct {
 	start time.Time    // when the test began
 	began time.Time    // what it was then
 	ahead atomic.Int64 // by how much it was moved on since, in nanoseconds
+	still bool         // it does not go on by itself
 }
 
-func (c *clock) passed() time.Duration { return time.Since(c.start) + time.Duration(c.ahead.Load()) }
+func (c *clock) passed() time.Duration {
+	passed := time.Duration(c.ahead.Load())
+	if !c.still {
+		passed += time.Since(c.start)
+	}
+	return passed
+}
 
 func (c *clock) now() time.Time { return c.began.Add(c.passed()) }
 
@@ -55,6 +62,7 @@ func (c *clock) read() storeclock.Reading { return storeclock.Reading{Wall: c.no
 // options are what differs between worlds.
 type options struct {
 	began   time.Time // on the clock; now where zero
+	still   bool      // the clock does not go on by itself
 	streams localdynamo.StreamOptions
 	reads   fault.Options // between relays and the store
 	writes  fault.Options // between aggregators and the store
@@ -76,7 +84,7 @@ type world struct {
 func newWorld(t *testing.T, o options) *world {
 	t.Helper()
 	w := &world{
-		clock: &clock{start: time.Now(), began: o.began}, table: table.DefaultName, nats: natstest.Start(t),
+		clock: &clock{start: time.Now(), began: o.began, still: o.still}, table: table.DefaultName, nats: natstest.Start(t),
 	}
 	if o.began.IsZero() {
 		w.clock.began = w.clock.start.Round(0)
