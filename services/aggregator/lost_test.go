@@ -106,8 +106,8 @@ func (w *world) late(t testing.TB) *history {
 // A batch that comes late, at any moment of a purge or behind it, leaves nothing of the
 // namespace.
 func TestALateBatchBringsNothingBack(t *testing.T) {
-	for n, more := 0, true; more; n += 3 {
-		more = n < 140 // a purge makes some 130 requests
+	for n, more := 0, true; more; n += 7 {
+		more = n < 100 // a purge makes some 90 requests
 		t.Run(fmt.Sprintf("before request %d", n), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
