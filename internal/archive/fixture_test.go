@@ -61,13 +61,13 @@ func walk(ctx context.Context, t testing.TB, a *Archive, q Query) (found []*Foun
 		page, err := a.Page(ctx, q)
 		require.NoError(t, err)
 		found, pages = append(found, page.Found...), pages+1
-		if page.Down == (Position{}) {
+		if page.Down == (Place{}) {
 			return found, pages
 		}
 		if q.Before != (Position{}) {
 			require.Negative(t, page.Down.Compare(q.Before), "a page gets on")
 		}
-		q.Before = page.Down
+		q.Before = page.Down.Position
 	}
 }
 

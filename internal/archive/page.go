@@ -27,6 +27,16 @@ func (p Position) Compare(other Position) int {
 	return cmp.Or(cmp.Compare(p.AtMs, other.AtMs), cmp.Compare(p.Sequence, other.Sequence))
 }
 
+// Place is an event's position and its target. Both together name the event's item in the
+// table, which a list needs to continue behind it.
+type Place struct {
+	Position
+	Target string
+}
+
+// PlaceOf returns the place of an event.
+func PlaceOf(e *api.AuditEvent) Place { return Place{PositionOf(e), e.Target} }
+
 // Query is what to look for in a namespace.
 type Query struct {
 	Namespace string          // id
@@ -65,9 +75,9 @@ func (f *Found) Astray() error {
 // in it, those that do not are once.
 type Page struct {
 	Found []*Found
-	// Down is up to where everything was looked at, itself included; the zero
-	// position where that is to the end.
-	Down Position
+	// Down is the oldest event up to which everything was looked at, itself included; the
+	// zero place where that is to the end.
+	Down Place
 }
 
 // Page finds the newest events that a query asks for. Its memory is that of what it
@@ -98,9 +108,9 @@ type search struct {
 	full    bool // something older may have been left out
 	objects int  // behind Before
 
-	visited []Position // of the day under way, where Objects may end the page
-	oldest  *Position  // that was visited on the days before; nil: none
-	paused  *Position  // where Objects ended the page
+	visited []Place // of the day under way, where Objects may end the page
+	oldest  *Place  // that was visited on the days before; nil: none
+	paused  *Place  // where Objects ended the page
 }
 
 // newestDay and oldestDay are where to begin and to end; empty is no bound.
@@ -123,14 +133,14 @@ func (s *search) oldestDay() string {
 }
 
 // down is Page.Down.
-func (s *search) down() Position {
+func (s *search) down() Place {
 	switch {
 	case s.paused != nil:
 		return *s.paused
 	case s.full:
-		return PositionOf(&s.found[len(s.found)-1].Event)
+		return PlaceOf(&s.found[len(s.found)-1].Event)
 	}
-	return Position{}
+	return Place{}
 }
 
 // day looks through the objects of a day and reports whether to go on to the one
@@ -171,14 +181,14 @@ func (s *search) pause(sequence int64) bool {
 	if s.paused = oldestOf(s.oldest, s.visited, sequence); s.paused == nil {
 		return false
 	}
-	s.found = slices.DeleteFunc(s.found, func(f *Found) bool { return PositionOf(&f.Event).Compare(*s.paused) < 0 })
+	s.found = slices.DeleteFunc(s.found, func(f *Found) bool { return PositionOf(&f.Event).Compare(s.paused.Position) < 0 })
 	return true
 }
 
 // oldestOf is the oldest of the visited events above a sequence, and of another.
-func oldestOf(oldest *Position, visited []Position, above int64) *Position {
+func oldestOf(oldest *Place, visited []Place, above int64) *Place {
 	for _, p := range visited {
-		if p.Sequence > above && (oldest == nil || p.Compare(*oldest) < 0) {
+		if p.Sequence > above && (oldest == nil || p.Compare(oldest.Position) < 0) {
 			oldest = &p
 		}
 	}
@@ -248,7 +258,7 @@ func (s *search) object(n name, c content) error {
 			return broken(fmt.Errorf("%w: %s: event %s says that it is %d-%d", ErrDamaged, n.key(), e.ID, e.AtMs, e.Sequence))
 		}
 		if s.q.Objects > 0 {
-			s.visited = append(s.visited, PositionOf(e))
+			s.visited = append(s.visited, PlaceOf(e))
 		}
 		if s.wanted(e) {
 			s.keep(&Found{Event: *e, Key: n.key()})

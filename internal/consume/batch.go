@@ -1,6 +1,7 @@
 package consume
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,10 @@ type Record struct {
 
 	message jetstream.Msg
 }
+
+// Mark names the record among the service's, for good: the position in the table's stream,
+// wherever in a feed the record is, or the mark that it was replayed with.
+func (r *Record) Mark() string { return cmp.Or(r.Replay, r.Position.String()) }
 
 // Batch is what one pull of a lane brought, in order, without events of unknown
 // kinds.
@@ -68,12 +73,12 @@ func (g *Group) handle(m *message.Message) error {
 		}
 	}
 	for i, reason := range b.refused {
-		dead = append(dead, casualty{b.Records[i].message, reason})
+		dead = append(dead, casualty{b.Records[i].message, b.Records[i].Mark(), reason})
 	}
 	for _, d := range dead {
 		g.metrics.dead.Inc()
 		g.cfg.Log.ErrorContext(ctx, "a record goes to the dead letters", "service", g.cfg.Service, "lane", p.lane, "reason", d.reason)
-		c, err := casualtyOf(d.message, d.reason)
+		c, err := casualtyOf(d)
 		if err == nil {
 			err = g.dead.Put(ctx, g.cfg.Service, c)
 		}
@@ -88,6 +93,7 @@ func (g *Group) handle(m *message.Message) error {
 // casualty is a message on its way to the dead letters.
 type casualty struct {
 	message jetstream.Msg
+	mark    string
 	reason  error
 }
 
@@ -109,7 +115,7 @@ func (g *Group) read(p pulled) (*Batch, []casualty, error) {
 			g.metrics.skipped.Inc()
 			g.cfg.Log.Warn("a record that cannot be read is left out", "service", g.cfg.Service, "lane", p.lane, "reason", err)
 		default:
-			dead = append(dead, casualty{m, err})
+			dead = append(dead, casualty{m, markOf(m), err})
 		}
 	}
 	return b, dead, nil

@@ -1,8 +1,9 @@
 package consume
 
 import (
-	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"strconv"
@@ -17,9 +18,9 @@ import (
 
 // Headers of dead letters and of their replays.
 const (
-	headerReason   = "Tidegate-Reason"        // why it is one
-	headerSubject  = "Tidegate-Subject"       // where in the feed it was
-	headerSequence = "Tidegate-Feed-Sequence" // and its number there, or what else marks it
+	headerReason  = "Tidegate-Reason"        // why it is one
+	headerSubject = "Tidegate-Subject"       // where in the feed it was
+	headerMark    = "Tidegate-Feed-Sequence" // its mark; an earlier release took its number in the feed for one
 
 	// HeaderReplay has the mark of a dead letter that is given to its service again,
 	// or of what that made of it.
@@ -68,7 +69,7 @@ func (d *DeadLetters) Put(ctx context.Context, service string, c Casualty) error
 	m.Data = c.Data
 	m.Header.Set(headerReason, oneLine(c.Reason.Error()))
 	m.Header.Set(headerSubject, c.Subject)
-	m.Header.Set(headerSequence, c.Mark)
+	m.Header.Set(headerMark, c.Mark)
 	if _, err := d.js.PublishMsg(ctx, m, jetstream.WithMsgID(service+"/"+c.Mark+"/"+c.Attempt)); err != nil {
 		return fmt.Errorf("put a record among the dead letters: %w", err)
 	}
@@ -76,15 +77,24 @@ func (d *DeadLetters) Put(ctx context.Context, service string, c Casualty) error
 }
 
 // casualtyOf is a record of the feed that a service gives up.
-func casualtyOf(m jetstream.Msg, reason error) (Casualty, error) {
-	meta, err := m.Metadata()
+func casualtyOf(c casualty) (Casualty, error) {
+	meta, err := c.message.Metadata()
 	if err != nil {
 		return Casualty{}, fmt.Errorf("a record without a place in its lane: %w", err)
 	}
-	sequence := strconv.FormatUint(meta.Sequence.Stream, 10)
 	return Casualty{
-		Subject: m.Subject(), Mark: cmp.Or(m.Headers().Get(HeaderReplay), sequence), Attempt: sequence, Data: m.Data(), Reason: reason,
+		Subject: c.message.Subject(), Mark: c.mark, Attempt: strconv.FormatUint(meta.Sequence.Stream, 10), Data: c.message.Data(), Reason: c.reason,
 	}, nil
+}
+
+// markOf is the mark of a record that cannot be read: the one that it was replayed with,
+// or the hash of its content. Numbers of a feed begin again when the feed is made anew.
+func markOf(m jetstream.Msg) string {
+	if mark := m.Headers().Get(HeaderReplay); mark != "" {
+		return mark
+	}
+	hash := sha256.Sum256(m.Data())
+	return "sha256:" + base64.RawURLEncoding.EncodeToString(hash[:])
 }
 
 // oneLine makes text fit a header.
@@ -174,11 +184,11 @@ func (d *DeadLetters) Replay(ctx context.Context, number uint64) error {
 	}
 	// The mark is of the record, not of the letter: what fails again and is
 	// replayed again is still the same.
-	mark := raw.Header.Get(headerSequence)
+	mark := raw.Header.Get(headerMark)
 	m := nats.NewMsg(events.ReplaySubject(letter.Service, lane))
 	m.Data = letter.Data
 	m.Header.Set(HeaderReplay, mark)
-	if _, err := d.js.PublishMsg(ctx, m, jetstream.WithMsgID("replay/"+letter.Service+"/"+strconv.FormatUint(number, 10))); err != nil {
+	if _, err := d.js.PublishMsg(ctx, m, jetstream.WithMsgID("replay/"+letter.Service+"/"+strconv.FormatUint(number, 10)+"/"+mark)); err != nil {
 		return fmt.Errorf("replay dead letter %d: %w", number, err)
 	}
 	stream, err := d.js.Stream(ctx, deadStream)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/consume"
@@ -149,6 +150,59 @@ func TestARefusedRecordIsReplayed(t *testing.T) {
 	w.letters(t, 0)
 	m.leave(t) // and has counted
 	require.Equal(t, "1", fmt.Sprint(m.metric(t, "tidegate_feed_records_total")))
+}
+
+// Marks never begin again, though the numbers of a feed do when it is made anew: records
+// of both feeds are told apart, and a record that both have is known again.
+func TestMarksOutliveTheFeed(t *testing.T) {
+	w := newWorld(t)
+	h := newWatcher()
+	h.refuse = func(string) error { return errors.New("no room") }
+	p := w.publisher(t)
+	marks := map[string]string{} // by what the record says
+	for n, malformed := range []string{"no JSON", "no JSON", "no JSON either"} {
+		m := w.member(t, fmt.Sprint("member", n), h.handle)
+		p.publish(t, "alice")
+		p.send(t, events.Subject(events.KindBucket, 7), []byte(malformed))
+		h.next(t)
+		for _, letter := range w.letters(t, 2) {
+			require.NoError(t, w.dead().Replay(t.Context(), letter.Number))
+		}
+		replayed := h.next(t).replay
+		require.NotContains(t, marks, replayed, "another record")
+		marks[replayed] = "alice"
+		for _, letter := range w.letters(t, 2) { // they fail again
+			raw, err := w.rawLetter(t, letter.Number)
+			require.NoError(t, err)
+			mark := raw.Header.Get("Tidegate-Feed-Sequence")
+			if string(letter.Data) != malformed {
+				require.Equal(t, replayed, mark)
+				continue
+			}
+			if said, known := marks[mark]; known {
+				require.Equal(t, said, malformed)
+			}
+			marks[mark] = malformed
+		}
+		m.leave(t)
+		for _, stream := range []string{events.StreamName, "TIDEGATE_DLQ"} {
+			require.NoError(t, w.js.DeleteStream(t.Context(), stream))
+		}
+		_, err := consume.EnsureFeed(t.Context(), w.js, consume.Retention{})
+		require.NoError(t, err)
+	}
+	require.Len(t, marks, 3+2)
+}
+
+// dead are the dead letters of the world.
+func (w *world) dead() *consume.DeadLetters { return consume.NewDeadLetters(w.js) }
+
+// rawLetter reads a dead letter with its headers.
+func (w *world) rawLetter(t *testing.T, number uint64) (*jetstream.RawStreamMsg, error) {
+	t.Helper()
+	stream, err := w.js.Stream(t.Context(), "TIDEGATE_DLQ")
+	require.NoError(t, err)
+	return stream.GetMsg(t.Context(), number)
 }
 
 // A crash between the dead letters and the acknowledgement puts a record there

@@ -34,6 +34,6 @@
 //
 // Each arrow is one transaction with an audit event in the registry, and tells
 // all nodes. A purge is as far as what GSI4 still lists; the index follows the
-// table, so that it must show nothing three times. What a node that knew the id
+// table, so that it must show nothing twice, a second apart. What a node that knew the id
 // writes after that belongs to nobody: the id is never used again.
 package namespace

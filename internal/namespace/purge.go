@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	smithytime "github.com/aws/smithy-go/time"
 
 	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/internal/table"
@@ -17,12 +19,10 @@ const (
 	// purgeItems is how many items one step of a purge removes at most: few
 	// enough for the time of one request.
 	purgeItems = 500
-	// emptyLooks is how often in a row the index must show nothing before a
-	// namespace counts as empty: an index follows its table, mostly within
-	// milliseconds.
-	emptyLooks = 3
-	// emptyPause is the attempt whose pause lies between two such looks.
-	emptyPause = 5
+	// indexLag is how far an index may be behind its table: mostly milliseconds. A
+	// namespace counts as empty when the index shows nothing that long after it showed
+	// nothing, and so that long after the purge was marked.
+	indexLag = time.Second
 )
 
 // Purge does one step of removing all that a deleted namespace holds. The first
@@ -46,9 +46,9 @@ func (o *Operator) Purge(ctx context.Context, name string, by api.Principal) (ap
 		return api.NamespacePurgeReply{}, err
 	}
 	reply := api.NamespacePurgeReply{}
-	for look := range emptyLooks {
+	for look := range 2 {
 		if look > 0 {
-			if err := table.Pause(ctx, emptyPause); err != nil {
+			if err := smithytime.SleepWithContext(ctx, indexLag); err != nil {
 				return api.NamespacePurgeReply{}, fmt.Errorf("purge namespace %s: %w", name, err)
 			}
 		}

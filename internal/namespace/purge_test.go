@@ -3,6 +3,8 @@ package namespace
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
@@ -126,24 +128,26 @@ func TestAPurgeBrokenOffAnywhereIsFinished(t *testing.T) {
 			"failed": fault.InternalError(), "failed but applied": fault.InternalErrorAfter(), "throttled": fault.Throttling(fault.Reason{Reason: fault.TableWriteKeyRange}),
 		} {
 			t.Run(operation+"/"+name, func(t *testing.T) {
-				b, r := newOperator(t)
-				deleted(t, b, 60)
-				before := everything(t, b)
-				for n := 0; n < 40; n += 3 { // the n-th request of the operation meets the fault
-					b.Fail(operation, append(make([]fault.Fault, n), f)...)
-					reply, err := r.Purge(t.Context(), "tenant-a", alice())
-					if err == nil && reply.Done || isUnknown(err) {
-						break
+				synctest.Test(t, func(t *testing.T) {
+					b, r := newOperator(t)
+					deleted(t, b, 60)
+					before := everything(t, b)
+					for n := 0; n < 40; n += 3 { // the n-th request of the operation meets the fault
+						b.Fail(operation, append(make([]fault.Fault, n), f)...)
+						reply, err := r.Purge(t.Context(), "tenant-a", alice())
+						if err == nil && reply.Done || isUnknown(err) {
+							break
+						}
+						require.LessOrEqual(t, len(everything(t, b)), len(before))
 					}
-					require.LessOrEqual(t, len(everything(t, b)), len(before))
-				}
-				for {
-					reply, err := r.Purge(t.Context(), "tenant-a", alice())
-					if isUnknown(err) || (err == nil && reply.Done) {
-						break
+					for {
+						reply, err := r.Purge(t.Context(), "tenant-a", alice())
+						if isUnknown(err) || (err == nil && reply.Done) {
+							break
+						}
 					}
-				}
-				require.Empty(t, everything(t, b))
+					require.Empty(t, everything(t, b))
+				})
 			})
 		}
 	}
@@ -171,6 +175,36 @@ func TestAPurgeWaitsForTheIndex(t *testing.T) {
 	require.Equal(t, api.NamespacePurgeReply{Deleted: 2}, finish())
 	require.True(t, finish().Done)
 	require.Empty(t, everything(t, b))
+}
+
+// An index that is behind its table hides what was written a moment ago, and shows what
+// was deleted: a purge leaves nothing, and comes to its end.
+func TestAPurgeLeavesNothingThatTheIndexHides(t *testing.T) {
+	for range 12 {
+		synctest.Test(t, func(t *testing.T) {
+			b := tabletest.Stale(t, time.Now, indexLag)
+			o := operator(b, b.DB)
+			made, err := o.Create(t.Context(), "tenant-a", alice())
+			require.NoError(t, err)
+			version := keys.Version{Namespace: made.ID} // the bucket alone is to be found
+			_, err = b.Direct.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{TableName: &b.Table, Key: table.KeyItem(version.Key())})
+			require.NoError(t, err)
+			put := (&table.Create{Bucket: &table.Bucket{
+				Key: keys.Bucket{Namespace: made.ID, Entity: "e", Resource: "gpt-4"}, Level: 1, LastWrite: "n",
+			}}).Input(b.Table)
+			_, err = b.DB.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &b.Table, Item: put.Item})
+			require.NoError(t, err)
+			_, err = o.Delete(t.Context(), "tenant-a", alice())
+			require.NoError(t, err)
+			for done := false; !done; {
+				time.Sleep(indexLag / 10) // the way of a request
+				reply, err := o.Purge(t.Context(), "tenant-a", alice())
+				require.NoError(t, err)
+				done = reply.Done
+			}
+			require.Empty(t, everything(t, b))
+		})
+	}
 }
 
 // An item that the index lists in a foreign namespace is not removed.

@@ -3,6 +3,8 @@ package table
 import (
 	"cmp"
 	"fmt"
+	"math"
+	"math/big"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/tidegate/tidegate/pkg/bucket"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
@@ -37,14 +40,22 @@ const (
 // one window.
 type Usage struct {
 	Key      keys.Usage
-	Used     []Used         // by limit
+	Used     []UsedTotal    // by limit
 	Acquires int64          // admitted
 	Counted  map[int]string // by bucket shard: the position of the last record counted
 	Replays  []string       // marks of the replays counted
 	TTL      int64          // epoch seconds
 }
 
-// Used is what was used of one limit.
+// UsedTotal is what a snapshot counts of one limit: Tokens and Milli thousandths of one,
+// net, so that Tokens is negative where more was given back than spent and Milli never is.
+// The table's numbers hold far more millitokens than an int64.
+type UsedTotal struct {
+	Limit         string
+	Tokens, Milli int64
+}
+
+// Used is what one write adds to one limit.
 type Used struct {
 	Limit string
 	Milli int64 // millitokens, net: negative where more was given back than spent
@@ -68,7 +79,9 @@ type CountedShard struct {
 	First, Last string
 }
 
-// Input is the write; refused, it answers with the snapshot that is there.
+// Input is the write; refused, it answers with the snapshot that is there. Applied, it
+// answers with the old values of the attributes that it changed: none where it made the
+// snapshot.
 func (c *CountUsage) Input(table string) *dynamodb.UpdateItemInput {
 	e := newExpression(8 + len(c.Used) + len(c.Shards))
 	for _, s := range c.Shards {
@@ -94,6 +107,7 @@ func (c *CountUsage) Input(table string) *dynamodb.UpdateItemInput {
 		ExpressionAttributeNames:            e.names,
 		ExpressionAttributeValues:           e.values,
 		ReturnConsumedCapacity:              types.ReturnConsumedCapacityTotal,
+		ReturnValues:                        types.ReturnValueUpdatedOld,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	}
 }
@@ -121,7 +135,8 @@ func DecodeUsage(item Item) (*Usage, error) {
 	u := &Usage{Key: key, Acquires: d.counter(attrEvents), Counted: map[int]string{}, Replays: d.set(attrReplays), TTL: d.optional(attrTTL)}
 	for attribute := range item {
 		if limit, ok := strings.CutPrefix(attribute, usagePrefix); ok {
-			u.Used = append(u.Used, Used{Limit: limit, Milli: d.counter(attribute)})
+			tokens, milli := d.millitokens(attribute)
+			u.Used = append(u.Used, UsedTotal{Limit: limit, Tokens: tokens, Milli: milli})
 		}
 		if number, ok := strings.CutPrefix(attribute, watermarkPrefix); ok {
 			shard, err := strconv.Atoi(number)
@@ -134,8 +149,30 @@ func DecodeUsage(item Item) (*Usage, error) {
 	if d.err != nil {
 		return nil, fmt.Errorf("%w: usage snapshot %s %s: %w", ErrDamaged, key.Key().PK, key.Key().SK, d.err)
 	}
-	slices.SortFunc(u.Used, func(a, b Used) int { return cmp.Compare(a.Limit, b.Limit) })
+	slices.SortFunc(u.Used, func(a, b UsedTotal) int { return cmp.Compare(a.Limit, b.Limit) })
 	return u, nil
+}
+
+// millitokens reads a sum of any size, as whole tokens and thousandths. Tokens beyond an
+// int64 become the nearest int64.
+func (d *decoder) millitokens(attribute string) (tokens, milli int64) {
+	var exact big.Rat
+	v, ok := d.item[attribute].(*types.AttributeValueMemberN)
+	if ok {
+		_, ok = exact.SetString(v.Value)
+	}
+	if !ok || !exact.IsInt() {
+		d.fail(attribute, "a whole number")
+		return 0, 0
+	}
+	whole, rest := new(big.Int).DivMod(exact.Num(), big.NewInt(bucket.Milli), new(big.Int))
+	switch {
+	case whole.IsInt64():
+		return whole.Int64(), rest.Int64()
+	case whole.Sign() < 0:
+		return math.MinInt64, 0
+	}
+	return math.MaxInt64, 0
 }
 
 // set reads a set of strings, none where the attribute is missing.

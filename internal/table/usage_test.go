@@ -3,6 +3,7 @@ package table
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -58,7 +59,8 @@ func TestUsageIsDecoded(t *testing.T) {
 	item := KeyItem(key.Key())
 	putIndexes(item, key.Indexes())
 	for name, v := range (Item{
-		"u_rpm": number(3000), "u_ttl": number(-1), "u_hw_0": number(7), "total_events": number(2), "ttl": number(1_790_000_000),
+		"u_rpm": number(3000), "u_ttl": number(-1), "u_tpm": &types.AttributeValueMemberN{Value: "1319413953331200000999"},
+		"u_rpd": &types.AttributeValueMemberN{Value: "1E+23"}, "u_tpd": &types.AttributeValueMemberN{Value: "-99999999999999999999999"}, "u_hw_0": number(7), "total_events": number(2), "ttl": number(1_790_000_000),
 		"hw_0": text(position(21)), "hw_31": text(position(19)), "replays": &types.AttributeValueMemberSS{Value: []string{"4711"}},
 		"of_a_later_release": boolean(true),
 	}) {
@@ -67,12 +69,16 @@ func TestUsageIsDecoded(t *testing.T) {
 	u, err := DecodeUsage(item)
 	require.NoError(t, err)
 	require.Equal(t, &Usage{
-		Key: key, Used: []Used{{"hw_0", 7}, {"rpm", 3000}, {"ttl", -1}}, Acquires: 2,
+		Key: key, Acquires: 2,
+		Used: []UsedTotal{
+			{"hw_0", 0, 7}, {"rpd", math.MaxInt64, 0}, {"rpm", 3, 0}, {"tpd", math.MinInt64, 0}, {"tpm", 1_319_413_953_331_200_000, 999}, {"ttl", -1, 999},
+		},
 		Counted: map[int]string{0: position(21), 31: position(19)}, Replays: []string{"4711"}, TTL: 1_790_000_000,
 	}, u)
 
 	for _, broken := range []Item{
 		{"u_rpm": text("many")},
+		{"u_rpm": &types.AttributeValueMemberN{Value: "1.5"}},
 		{"hw_x": text(position(1))},
 		{"hw_0": number(1)},
 		{"replays": text("4711")},

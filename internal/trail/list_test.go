@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/tidegate/tidegate/internal/archive/archivetest"
 	"github.com/tidegate/tidegate/internal/trail"
 	"github.com/tidegate/tidegate/pkg/api"
+	"github.com/tidegate/tidegate/pkg/keys"
 )
 
 // Table and archive are one: newest first, by target, time and action, in pages of any
@@ -74,6 +77,73 @@ func requireCode(t *testing.T, want api.Code, err error) {
 	var refusal *api.Error
 	require.ErrorAs(t, err, &refusal)
 	require.Equal(t, want, refusal.Code)
+}
+
+// Every event is in exactly one page, whatever its target is, in the table, in the
+// archive, and where pages end because of their size.
+func TestPagesOfEveryTarget(t *testing.T) {
+	targets := []string{keys.AuditResource("gpt-4"), "~last", keys.AuditSystem, "!first", keys.AuditResource("gpt-3"), keys.AuditNamespace("acme")}
+	for name, payload := range map[string]string{"small": "", "large": strings.Repeat("x", 200<<10)} {
+		for _, archived := range []int{0, 9, 30} {
+			t.Run(fmt.Sprintf("%s, %d in the archive", name, archived), func(t *testing.T) {
+				w := newWorld(t)
+				for i := range 30 {
+					if i%3 > 0 { // so that some events share a millisecond
+						w.now = w.now.Add(time.Hour)
+					}
+					w.changeOf(ns, targets[i%len(targets)], api.AuditLimitsSet, payload)
+				}
+				all := w.stored()
+				w.copyOut(2, all[30-archived:]...)
+				w.remove(all[30-archived:]...)
+				for _, limit := range []int64{1, 4, 1000} {
+					require.Equal(t, sequences(all), sequences(w.list(api.AuditListRequest{Limit: limit})), "by %d", limit)
+				}
+				checked, findings := w.verify(api.AuditVerifyRequest{})
+				require.EqualValues(t, 30, checked)
+				require.Empty(t, findings)
+			})
+		}
+	}
+}
+
+// A verification has pages of a thousand events; each event is checked once.
+func TestAVerificationOfManyChangesOfAResource(t *testing.T) {
+	w := newWorld(t)
+	for range 1101 {
+		w.changeOf(ns, keys.AuditResource("gpt-4"), api.AuditLimitsSet, nil)
+	}
+	checked, findings := w.verify(api.AuditVerifyRequest{})
+	require.EqualValues(t, 1101, checked)
+	require.Empty(t, findings)
+}
+
+// An altered event of the archive at the end of a page does not keep lists from going on.
+func TestAnAlteredTargetDoesNotEndAList(t *testing.T) {
+	for _, target := range []string{"", "bob", "no target", keys.AuditResource("gpt-4")} {
+		t.Run(target, func(t *testing.T) {
+			w := newWorld(t)
+			all := w.moved(20, 10)
+			w.copyOut(1, all[5]) // the table has it still
+			for _, victim := range []*api.AuditEvent{&all[5], &all[14]} {
+				key := w.objectOf(victim)
+				mark := `"id":"` + victim.ID + `","namespace":"` + ns + `"`
+				line := w.Lines(t, key)
+				require.Contains(t, line, mark)
+				before, behind, _ := strings.Cut(line, mark)
+				w.Overwrite(t, key, before+mark+strings.Replace(behind, `"target":"`+victim.Target+`"`, `"target":"`+target+`"`, 1))
+			}
+			for _, limit := range []int64{1, 3} {
+				require.Equal(t, sequences(all), sequences(w.list(api.AuditListRequest{Limit: limit})))
+			}
+			_, findings := w.verify(api.AuditVerifyRequest{})
+			for _, f := range findings {
+				require.Contains(t, []int64{all[5].Sequence, all[14].Sequence, 0}, f.First, "%v", f)
+				require.Contains(t, []api.AuditFindingKind{api.AuditAltered, api.AuditUnreadable}, f.Kind)
+			}
+			require.NotEmpty(t, findings)
+		})
+	}
 }
 
 // An event that moves while a list is read is shown: the table is read first.

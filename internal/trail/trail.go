@@ -43,12 +43,13 @@ type oneCopy struct {
 }
 
 func (c oneCopy) position() archive.Position { return archive.PositionOf(c.event) }
+func (c oneCopy) place() archive.Place       { return archive.PlaceOf(c.event) }
 
 // stretch is a part of the trail.
 type stretch struct {
 	copies []oneCopy // the newest first; those of one event together, that of the table first
-	// down is up to where everything was looked at; the zero position is to the end.
-	down archive.Position
+	// down is the event down to which everything was looked at; the zero place is to the end.
+	down archive.Place
 }
 
 // damage is told what cannot be read, and where it is: an item of the table, or an
@@ -56,15 +57,15 @@ type stretch struct {
 type damage func(where string, item keys.Item, err error) error
 
 // read finds the stretch behind a request's cursor.
-func (t *Trail) read(ctx context.Context, ns string, req api.AuditListRequest, most int, told damage) (stretch, error) {
+func (t *Trail) read(ctx context.Context, ns string, req api.AuditListRequest, most int, told damage) (*stretch, error) {
 	if req.Limit == 0 {
 		req.Limit = api.DefaultPage
 	}
 	reply, err := t.log.ListPast(ctx, ns, req, func(item keys.Item, err error) error { return told(inTable, item, err) })
 	if err != nil {
-		return stretch{}, err
+		return nil, err
 	}
-	s := stretch{down: positionAt(reply.Cursor)}
+	s := &stretch{down: placeAt(reply.Cursor)}
 	for i := range reply.Events {
 		s.copies = append(s.copies, oneCopy{event: &reply.Events[i], where: inTable})
 	}
@@ -72,7 +73,7 @@ func (t *Trail) read(ctx context.Context, ns string, req api.AuditListRequest, m
 		return s, nil
 	}
 	q := archive.Query{
-		Namespace: ns, Action: req.Action, FromMs: req.FromMs, ToMs: req.ToMs, Before: positionAt(req.Cursor), Since: s.down,
+		Namespace: ns, Action: req.Action, FromMs: req.FromMs, ToMs: req.ToMs, Before: placeAt(req.Cursor).Position, Since: s.down.Position,
 		Events: most, Bytes: pageBytes, Objects: pageObjects, Broken: func(key string, err error) error { return told(key, nil, err) },
 	}
 	if req.LimitsTarget != (api.LimitsTarget{}) {
@@ -80,36 +81,53 @@ func (t *Trail) read(ctx context.Context, ns string, req api.AuditListRequest, m
 	}
 	page, err := t.archive.Page(ctx, q)
 	if err != nil {
-		return stretch{}, err
+		return nil, err
 	}
 	for _, f := range page.Found {
 		s.copies = append(s.copies, oneCopy{&f.Event, f.Key, f.Astray()})
 	}
-	if page.Down.Compare(s.down) > 0 {
-		s.down = page.Down
-	}
-	s.copies = slices.DeleteFunc(s.copies, func(c oneCopy) bool { return c.position().Compare(s.down) < 0 })
 	slices.SortStableFunc(s.copies, func(x, y oneCopy) int { return y.position().Compare(x.position()) })
+	if page.Down.Compare(s.down.Position) > 0 {
+		s.endAt(page.Down)
+	}
+	s.copies = slices.DeleteFunc(s.copies, func(c oneCopy) bool { return c.position().Compare(s.down.Position) < 0 })
 	return s, nil
 }
 
-// positionAt is behind which event the page of a cursor begins.
-func positionAt(cursor string) archive.Position {
-	key, ok := listing.At(cursor).(keys.Audit)
-	if !ok {
-		return archive.Position{}
+// endAt ends the stretch at an event. Where the table has the event too, its item says
+// what the target is: a copy in the archive may have been altered.
+func (s *stretch) endAt(p archive.Place) {
+	s.down = p
+	for _, c := range s.copies {
+		if c.position() == p.Position {
+			s.down = c.place()
+			return
+		}
 	}
-	return archive.Position{AtMs: key.AtMs, Sequence: key.Sequence}
 }
 
-// cursorAt is the cursor of what is behind a position, empty for the zero position.
-func cursorAt(ns string, req *api.AuditListRequest, p archive.Position) string {
-	if p == (archive.Position{}) {
+// placeAt returns the event behind which the page of a cursor begins.
+func placeAt(cursor string) archive.Place {
+	key, ok := listing.At(cursor).(keys.Audit)
+	if !ok {
+		return archive.Place{}
+	}
+	return archive.Place{Position: archive.Position{AtMs: key.AtMs, Sequence: key.Sequence}, Target: key.ID}
+}
+
+// cursorAt returns the cursor of the page behind an event, empty for the zero place. The
+// cursor names the event by its own key: rows of the index with equal sort keys are in the
+// order of their items' keys, so the row itself would be read again behind another key.
+func cursorAt(ns string, req *api.AuditListRequest, p archive.Place) string {
+	if p == (archive.Place{}) {
 		return ""
 	}
-	key := keys.Audit{Namespace: ns, ID: keys.AuditSystem, AtMs: p.AtMs, Sequence: p.Sequence}
+	key := keys.Audit{Namespace: ns, ID: p.Target, AtMs: p.AtMs, Sequence: p.Sequence}
 	if req.LimitsTarget != (api.LimitsTarget{}) {
-		key.ID = audit.TargetOf(req.LimitsTarget)
+		key.ID = audit.TargetOf(req.LimitsTarget) // the archive may have ended at another target's event
+	}
+	if !key.Valid() { // an event of the archive that was altered
+		key.ID = keys.AuditSystem
 	}
 	return listing.Behind(key)
 }
@@ -129,7 +147,7 @@ func (t *Trail) List(ctx context.Context, ns string, req api.AuditListRequest) (
 			continue
 		}
 		if len(reply.Events) == limit || size >= pageBytes {
-			s.down = s.copies[i-1].position()
+			s.endAt(s.copies[i-1].place())
 			break
 		}
 		reply.Events = append(reply.Events, *c.event)

@@ -6,6 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
+
+	smithytime "github.com/aws/smithy-go/time"
 
 	"github.com/tidegate/tidegate/internal/archive"
 	"github.com/tidegate/tidegate/internal/audit"
@@ -17,6 +20,11 @@ const (
 	// verifyEvents is how many events of the archive one part of a verification has:
 	// each of them may be a finding, and those must fit a NATS message.
 	verifyEvents = 2000
+	// indexLag is how far the index of events may be behind the table: mostly milliseconds.
+	indexLag = time.Second
+	// recentEvents is how many of the newest events the index may not show yet: a
+	// namespace has a few changes in a second.
+	recentEvents = 200
 	// maxAltered bounds what the cursor remembers of altered events.
 	maxAltered = 200
 )
@@ -75,7 +83,7 @@ func (t *Trail) Verify(ctx context.Context, ns string, req api.AuditVerifyReques
 		return api.AuditVerifyReply{}, fmt.Errorf("verify audit events: %w", err)
 	}
 	list := api.AuditListRequest{FromMs: req.FromMs, ToMs: req.ToMs, Cursor: v.Cursor, Limit: api.MaxPage}
-	part, err := t.read(ctx, ns, list, verifyEvents, v.damaged)
+	part, err := v.part(ctx, list)
 	if err != nil {
 		return api.AuditVerifyReply{}, fmt.Errorf("verify audit events: %w", err)
 	}
@@ -95,6 +103,36 @@ func (t *Trail) Verify(ctx context.Context, ns string, req api.AuditVerifyReques
 		return api.AuditVerifyReply{}, fmt.Errorf("verify audit events: %w", err)
 	}
 	return v.reply, nil
+}
+
+// part reads the events of this part. The index follows the table: events of a moment ago
+// may be missing in what is read, and are no finding. So the part is read once more, after
+// as long as an index may be behind, if a number is missing near the newest event.
+func (v *verification) part(ctx context.Context, list api.AuditListRequest) (*stretch, error) {
+	findings, unreadable, altered := len(v.reply.Findings), len(v.Unreadable), len(v.Altered)
+	part, err := v.t.read(ctx, v.ns, list, verifyEvents, v.damaged)
+	if err != nil || v.Cursor != "" || v.Next < 0 || !part.lacks(v.Next) {
+		return part, err
+	}
+	if err := smithytime.SleepWithContext(ctx, indexLag); err != nil {
+		return nil, err
+	}
+	v.reply.Findings, v.Unreadable, v.Altered = v.reply.Findings[:findings], v.Unreadable[:unreadable], v.Altered[:altered]
+	return v.t.read(ctx, v.ns, list, verifyEvents, v.damaged)
+}
+
+// lacks reports whether a number is missing among the newest events, from a sequence down.
+func (s *stretch) lacks(next int64) bool {
+	newest := max(1, next-recentEvents)
+	for _, c := range s.copies {
+		switch sequence := c.event.Sequence; {
+		case next < newest || sequence < next:
+			return next >= newest
+		case sequence == next:
+			next--
+		}
+	}
+	return s.down == (archive.Place{}) && next >= newest // else the rest is in other parts
 }
 
 // end tells what is missing behind the oldest event that is there: down to the first of

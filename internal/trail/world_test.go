@@ -52,13 +52,17 @@ func (w *world) change(n int) {
 	w.t.Helper()
 	for i := range n {
 		w.now = w.now.Add(time.Hour)
-		require.NoError(w.t, w.log.Apply(w.t.Context(), audit.Change{
-			Namespace: ns, Action: api.AuditActions()[i%2], Target: []string{"alice", keys.AuditSystem}[i%2],
-			Plan: func(context.Context) (audit.Plan, error) {
-				return audit.Plan{After: map[string]int{"n": i}}, nil
-			},
-		}))
+		w.changeOf(ns, []string{"alice", keys.AuditSystem}[i%2], api.AuditActions()[i%2], map[string]int{"n": i})
 	}
+}
+
+// changeOf makes one event.
+func (w *world) changeOf(namespace, target string, action api.AuditAction, after any) {
+	w.t.Helper()
+	require.NoError(w.t, w.log.Apply(w.t.Context(), audit.Change{
+		Namespace: namespace, Action: action, Target: target,
+		Plan: func(context.Context) (audit.Plan, error) { return audit.Plan{After: after}, nil },
+	}))
 }
 
 // stored are all events that are in the table, the newest first.
@@ -153,6 +157,7 @@ func (w *world) list(req api.AuditListRequest) []api.AuditEvent {
 			require.LessOrEqual(w.t, len(reply.Events), int(req.Limit))
 		}
 		all = append(all, reply.Events...)
+		require.Less(w.t, len(all), 10_000, "the list comes to its end")
 		if req.Cursor = reply.Cursor; req.Cursor == "" {
 			return all
 		}
@@ -167,11 +172,14 @@ func (w *world) verify(req api.AuditVerifyRequest) (events int64, findings []api
 		require.NoError(w.t, err)
 		events += reply.Checked
 		findings = append(findings, reply.Findings...)
+		require.Less(w.t, events, int64(10_000), "the verification comes to its end")
 		if req.Cursor = reply.Cursor; req.Cursor == "" {
 			return events, findings
 		}
 	}
 }
+
+func positionOf(e *api.AuditEvent) archive.Position { return archive.PositionOf(e) }
 
 func sequences(all []api.AuditEvent) []int64 {
 	found := []int64{}

@@ -11,7 +11,6 @@ import (
 	"github.com/tidegate/tidegate/internal/listing"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
-	"github.com/tidegate/tidegate/pkg/bucket"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
@@ -138,7 +137,7 @@ func (s span) snapshot(u *table.Usage) (one api.UsageSnapshot, ok bool, err erro
 		one.Resource, one.Override = resource, fingerprint
 	}
 	for i, l := range u.Used {
-		one.Limits[i] = api.LimitUsage{Name: l.Limit, Used: bucket.Floor(l.Milli)}
+		one.Limits[i] = api.LimitUsage{Name: l.Limit, Used: l.Tokens}
 	}
 	return one, true, nil
 }

@@ -2,6 +2,7 @@ package aggregator
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -28,6 +29,9 @@ type account struct {
 	key     keys.Usage
 	ttl     int64
 	entries []entry
+
+	made    bool // a write may have made the snapshot
+	unknown bool // a write has an unknown outcome, and may still arrive
 }
 
 // accounts sorts what the records of a batch tell by snapshot. Records that used
@@ -79,12 +83,12 @@ func (a *account) enter(e entry) {
 }
 
 // write is the form that counts the account's first n entries: those up to a
-// replay, or a replay alone.
-func (a *account) write() (form *table.CountUsage, n int) {
+// replay, or a replay alone, and as many as one write can count, at most so many.
+func (a *account) write(most int) (form *table.CountUsage, n int) {
 	form = &table.CountUsage{Key: a.key, TTL: a.ttl}
 	sums := map[string]int64{}
-	for _, e := range a.entries {
-		if n > 0 && (e.replay != "" || tooMany(sums, e.used)) {
+	for _, e := range a.entries[:min(len(a.entries), most)] {
+		if n > 0 && (e.replay != "" || tooMuch(sums, e.used)) {
 			break
 		}
 		n++
@@ -106,12 +110,17 @@ func (a *account) write() (form *table.CountUsage, n int) {
 	return form, n
 }
 
-// tooMany reports whether one write would count too many limits.
-func tooMany(sums, more map[string]int64) bool {
+// tooMuch reports whether one write cannot count more: it would count too many limits, or
+// a sum that is no int64.
+func tooMuch(sums, more map[string]int64) bool {
 	n := len(sums)
-	for limit := range more {
-		if _, counted := sums[limit]; !counted {
+	for limit, milli := range more {
+		sum, counted := sums[limit]
+		if !counted {
 			n++
+		}
+		if milli > 0 && sum > math.MaxInt64-milli || milli < 0 && sum < math.MinInt64-milli {
+			return true
 		}
 	}
 	return n > table.MaxUsedLimits

@@ -89,8 +89,12 @@ func New(cfg Config) (*Aggregator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("aggregator: %w", err)
 	}
+	c, err := newCounter(cfg, m)
+	if err != nil {
+		return nil, fmt.Errorf("aggregator: %w", err)
+	}
 	group, err := consume.New(consume.Config{
-		JetStream: js, Service: service, Member: cfg.Member, Kinds: consume.KindsOf(service), Handle: newCounter(cfg, m).apply,
+		JetStream: js, Service: service, Member: cfg.Member, Kinds: consume.KindsOf(service), Handle: c.apply,
 		Now: cfg.Now, Log: cfg.Log, Metrics: cfg.Metrics, Retention: cfg.Retention, Tuning: cfg.Tuning.Feed,
 	})
 	if err != nil {
@@ -100,17 +104,18 @@ func New(cfg Config) (*Aggregator, error) {
 }
 
 // newCounter makes what handles the batches.
-func newCounter(cfg Config, m *metrics) *counter {
-	c := &counter{
-		store: newStore(cfg.DynamoDB, cfg.Table, cfg.Tuning.StoreTimeout, m),
-		keep:  cfg.Keep, writes: cfg.Tuning.Writes,
+func newCounter(cfg Config, m *metrics) (*counter, error) {
+	st, err := newStore(cfg.DynamoDB, cfg.Table, cfg.Tuning.StoreTimeout, m)
+	if err != nil {
+		return nil, err
 	}
+	c := &counter{store: st, keep: cfg.Keep, writes: cfg.Tuning.Writes}
 	for _, w := range usage.Windows() {
 		if w.Name != api.WindowMonthly || cfg.Tuning.Monthly {
 			c.windows = append(c.windows, w)
 		}
 	}
-	return c
+	return c, nil
 }
 
 // Ready is closed once the aggregator has joined its group.

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	smithytime "github.com/aws/smithy-go/time"
 	"github.com/sourcegraph/conc/pool"
 
 	"github.com/tidegate/tidegate/internal/consume"
@@ -42,38 +44,110 @@ type refusal struct {
 func (c *counter) apply(ctx context.Context, b *consume.Batch) error {
 	all := accounts(b.Records, c.windows, c.keep)
 	refused := make([][]refusal, len(all))
-	p := pool.New().WithErrors().WithFirstError().WithMaxGoroutines(c.writes)
-	for i, one := range all {
-		p.Go(func() (err error) {
-			refused[i], err = c.settle(ctx, one)
-			return err
-		})
-	}
-	if err := p.Wait(); err != nil {
+	err := c.each(all, func(i int) (err error) {
+		if c.store.lost.Known(all[i].key.Namespace) {
+			all[i].made = true // by an earlier attempt at the batch, maybe
+			return nil
+		}
+		refused[i], err = c.settle(ctx, all[i])
+		return err
+	})
+	if err != nil {
 		return err
 	}
-	for _, some := range refused {
+	if err := c.clean(ctx, all); err != nil {
+		return err
+	}
+	for i, some := range refused {
+		if c.store.lost.Known(all[i].key.Namespace) {
+			continue // nobody asks for its usage
+		}
 		for _, r := range some {
+			if err := c.setApart(ctx, b.Records, r.record, all, refused); err != nil {
+				return err
+			}
 			b.Refuse(r.record, r.reason)
 		}
 	}
 	return nil
 }
 
+// each runs do for all accounts, some side by side, and returns the first error.
+func (c *counter) each(all []*account, do func(i int) error) error {
+	p := pool.New().WithErrors().WithFirstError().WithMaxGoroutines(c.writes)
+	for i := range all {
+		p.Go(func() error { return do(i) })
+	}
+	return p.Wait()
+}
+
+// setApart adds the mark of a refused record to the snapshots that do count it. A replay
+// is given to all snapshots of the record, and those refuse it.
+func (c *counter) setApart(ctx context.Context, records []consume.Record, record int, all []*account, refused [][]refusal) error {
+	r := &records[record]
+	if r.Replay != "" {
+		return nil // each snapshot that counts it has its mark
+	}
+	for _, a := range accounts(records[record:record+1], c.windows, c.keep) {
+		i := slices.IndexFunc(all, func(other *account) bool { return other.key == a.key })
+		if slices.ContainsFunc(refused[i], func(other refusal) bool { return other.record == record }) {
+			continue
+		}
+		mark := &account{key: a.key, ttl: a.ttl, entries: []entry{{replay: r.Mark()}}}
+		// A snapshot that has no room for the mark has none for the replay.
+		if _, err := c.settle(ctx, mark); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// clean deletes what the batch may have made in namespaces that are lost: their purge may
+// be done, and would not find it (see [namespace.Lost]).
+func (c *counter) clean(ctx context.Context, all []*account) error {
+	lost := map[string]bool{}
+	var unwanted []*account
+	lingers := false
+	for _, a := range all {
+		id := a.key.Namespace
+		if _, looked := lost[id]; a.made && !looked {
+			var err error
+			if lost[id], err = c.store.isLost(ctx, id); err != nil {
+				return fmt.Errorf("look whether namespace %s is lost: %w", id, err)
+			}
+		}
+		if a.made && lost[id] {
+			unwanted = append(unwanted, a)
+			lingers = lingers || a.unknown
+		}
+	}
+	remove := func(i int) error { return c.store.remove(ctx, unwanted[i].key) }
+	if err := c.each(unwanted, remove); err != nil || !lingers {
+		return err
+	}
+	// A write of unknown outcome may arrive behind the deletion.
+	if err := smithytime.SleepWithContext(ctx, c.store.timeout); err != nil {
+		return err
+	}
+	return c.each(unwanted, remove)
+}
+
 // settle counts an account to its end, and returns the records that have no room.
 func (c *counter) settle(ctx context.Context, a *account) (refused []refusal, err error) {
-	for failed := 0; len(a.entries) > 0; {
-		form, n := a.write()
-		counted, err := c.store.count(ctx, form)
+	for failed, most := 0, len(a.entries); len(a.entries) > 0; {
+		form, n := a.write(most)
+		result, err := c.store.count(ctx, form)
 		switch {
-		case err == nil && counted == nil:
+		case err == nil && result.counted == nil:
+			a.made = a.made || result.made
 			a.entries = a.entries[n:]
 			failed = 0
 		case err == nil:
-			if a.leaveOut(counted) {
+			a.made = true // by an earlier attempt, maybe of another aggregator that did not look
+			if a.leaveOut(result.counted) {
 				continue
 			}
-			reason, err := hasNoRoom(form, counted)
+			reason, err := hasNoRoom(form, result.counted)
 			if err != nil {
 				return nil, err
 			}
@@ -83,8 +157,13 @@ func (c *counter) settle(ctx context.Context, a *account) (refused []refusal, er
 			if errFull != nil || reason == nil {
 				return nil, errors.Join(err, errFull)
 			}
+			if n > 1 {
+				most = 1 // some of them may have room
+				continue
+			}
 			refused = append(refused, a.refuse(n, reason)...)
 		default:
+			a.unknown = true
 			if failed++; failed == attempts {
 				return nil, err
 			}

@@ -30,7 +30,7 @@ func TestTheFirstAcquireOfABucketCounts(t *testing.T) {
 	require.NoError(t, w.counter(t).apply(t.Context(), batch(h.records...)))
 	h.mustBeCounted(t, w)
 	u := w.snapshot(t, hourly("alice", h.at))
-	require.Equal(t, []table.Used{{Limit: "rpm", Milli: 1000}}, u.Used)
+	require.Equal(t, []table.UsedTotal{{Limit: "rpm", Tokens: 1}}, u.Used)
 	require.EqualValues(t, 1, u.Acquires)
 	require.Equal(t, map[int]string{0: h.records[0].Position.String()}, u.Counted)
 	require.Equal(t, h.at.Truncate(time.Hour).Add(time.Hour).Add(90*24*time.Hour).Unix(), u.TTL)
@@ -60,7 +60,9 @@ func TestMonthlySnapshotsWhereTheyAreWanted(t *testing.T) {
 	h.one("alice", 0)
 	cfg := Config{Tuning: Tuning{Monthly: true}, Keep: time.Hour}
 	c := w.counter(t)
-	c.windows, c.keep = newCounter(cfg.withDefaults(), nil).windows, cfg.Keep
+	monthly, err := newCounter(cfg.withDefaults(), nil)
+	require.NoError(t, err)
+	c.windows, c.keep = monthly.windows, cfg.Keep
 	require.NoError(t, c.apply(t.Context(), batch(h.records...)))
 	u := w.snapshot(t, usageKey("alice", "monthly", h.at))
 	require.EqualValues(t, 1, u.Acquires)
@@ -82,7 +84,7 @@ func TestCountersThatComeAndGo(t *testing.T) {
 	h.use(key, 1, map[string]int64{"rpm": 1000, "tpm": -9_000}) // split off again, with a settlement
 	require.NoError(t, w.counter(t).apply(t.Context(), batch(h.records...)))
 	h.mustBeCounted(t, w)
-	require.Equal(t, []table.Used{{Limit: "rpm", Milli: 3000}, {Limit: "tpm", Milli: 561_000}}, w.snapshot(t, hourly("alice", h.at)).Used)
+	require.Equal(t, []table.UsedTotal{{Limit: "rpm", Tokens: 3}, {Limit: "tpm", Tokens: 561}}, w.snapshot(t, hourly("alice", h.at)).Used)
 }
 
 // What the store does with a write: in any case a batch that is given again is
@@ -157,7 +159,12 @@ func TestABatchWritesASnapshotOnce(t *testing.T) {
 	}
 	require.NoError(t, w.counter(t).apply(t.Context(), batch(h.records...)))
 	require.Equal(t, len(h.totals), w.Calls("UpdateItem"))
-	require.Equal(t, len(h.totals), w.Calls(""), "nothing is read")
+	calls := w.Calls("")
+	for i := range 256 {
+		h.one(fmt.Sprintf("entity-%d", i%3), i%32)
+	}
+	require.NoError(t, w.counter(t).apply(t.Context(), batch(h.records[256:]...)))
+	require.Equal(t, calls+len(h.totals), w.Calls(""), "nothing is read")
 	h.mustBeCounted(t, w)
 }
 

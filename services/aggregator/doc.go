@@ -32,9 +32,18 @@
 // watermark; its mark is added to a set on the snapshot, and refuses it the second
 // time. The set is bounded ([table.MaxReplays]).
 //
+// A record that one of its snapshots has no room for becomes a dead letter, and is
+// counted by the others. Its mark is added to those, so that they refuse its replay.
+//
 // What can be decoded is never put among the dead letters: its lane waits, and
-// tidegate_feed_lanes_waiting says so. The one exception is a record that its
+// tidegate_feed_lanes_waiting says so. The one exception is a record that a
 // snapshot has no room for.
+//
+// # Namespaces that are purged
+//
+// A batch may come when its namespace is purged. After its writes and before it is
+// acknowledged, the counter reads whether the namespaces of new snapshots still exist,
+// and deletes the snapshots of those that do not (see [namespace.Lost]).
 //
 //	a, err := aggregator.New(aggregator.Config{NATS: nc, DynamoDB: cfg, Table: "tidegate", Member: name, …})
 //	err = a.Run(ctx) // until ctx ends and the batches under way are done

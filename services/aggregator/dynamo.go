@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go"
 
+	"github.com/tidegate/tidegate/internal/namespace"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
@@ -22,40 +23,51 @@ type store struct {
 	table   string
 	timeout time.Duration // of one call
 	metrics *metrics
+	lost    *namespace.Lost
 }
 
 // newStore makes one attempt per call: whether to try again, and for how long, is
 // the caller's to say.
-func newStore(cfg aws.Config, tableName string, timeout time.Duration, m *metrics) *store {
+func newStore(cfg aws.Config, tableName string, timeout time.Duration, m *metrics) (*store, error) {
 	client := dynamodb.NewFromConfig(cfg, func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} })
-	return &store{client: client, table: tableName, timeout: timeout, metrics: m}
+	lost, err := namespace.NewLost(namespace.NewRegistry(client, tableName))
+	if err != nil {
+		return nil, err
+	}
+	return &store{client: client, table: tableName, timeout: timeout, metrics: m, lost: lost}, nil
 }
 
 // errRejected says that the store understood a write and will never take it.
 var errRejected = errors.New("the store rejects the write")
 
-// count makes a write. Where it is refused because something in it was counted
-// before, it returns the snapshot that says so. After any other error the write
-// may have been applied, except for errRejected.
-func (s *store) count(ctx context.Context, form *table.CountUsage) (counted *table.Usage, err error) {
+// written is what became of a write that the store answered.
+type written struct {
+	made    bool         // the snapshot was not there before
+	counted *table.Usage // refused: the snapshot, which counts something in it already
+}
+
+// count makes a write. After an error the write may have been applied, except for
+// errRejected.
+func (s *store) count(ctx context.Context, form *table.CountUsage) (written, error) {
 	call, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	out, err := s.client.UpdateItem(call, form.Input(s.table))
 	if err == nil {
 		s.metrics.wrote(out.ConsumedCapacity)
-		return nil, nil //nolint:nilnil // applied: there is nothing to say
+		return written{made: len(out.Attributes) == 0}, nil
 	}
 	var refused *types.ConditionalCheckFailedException
 	if errors.As(err, &refused) && len(refused.Item) > 0 {
 		s.metrics.refused.Inc()
-		return table.DecodeUsage(refused.Item)
+		counted, err := table.DecodeUsage(refused.Item)
+		return written{counted: counted}, err
 	}
 	s.metrics.failed.Inc()
 	var api smithy.APIError
 	if errors.As(err, &api) && api.ErrorCode() == "ValidationException" {
-		return nil, fmt.Errorf("%w: %w", errRejected, err)
+		return written{}, fmt.Errorf("%w: %w", errRejected, err)
 	}
-	return nil, fmt.Errorf("write the snapshot %s %s: %w", form.Key.Key().PK, form.Key.Key().SK, err)
+	return written{}, fmt.Errorf("write the snapshot %s %s: %w", form.Key.Key().PK, form.Key.Key().SK, err)
 }
 
 // read is one consistent read.
@@ -70,4 +82,22 @@ func (s *store) read(ctx context.Context, key keys.Usage) (*table.Usage, error) 
 		return &table.Usage{Key: key}, nil
 	}
 	return table.DecodeUsage(out.Item)
+}
+
+// remove deletes a snapshot, which need not be there.
+func (s *store) remove(ctx context.Context, key keys.Usage) error {
+	call, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	_, err := s.client.DeleteItem(call, &dynamodb.DeleteItemInput{TableName: &s.table, Key: table.KeyItem(key.Key())})
+	if err != nil {
+		return fmt.Errorf("delete the snapshot %s %s: %w", key.Key().PK, key.Key().SK, err)
+	}
+	return nil
+}
+
+// isLost looks whether the namespace of a snapshot is lost.
+func (s *store) isLost(ctx context.Context, namespace string) (bool, error) {
+	call, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	return s.lost.Look(call, namespace)
 }

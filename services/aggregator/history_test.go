@@ -14,6 +14,7 @@ import (
 	"github.com/tidegate/tidegate/internal/consume"
 	"github.com/tidegate/tidegate/internal/usage"
 	"github.com/tidegate/tidegate/pkg/api"
+	"github.com/tidegate/tidegate/pkg/bucket"
 	"github.com/tidegate/tidegate/pkg/events"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
@@ -169,7 +170,7 @@ func (h *history) mustBeCounted(t *testing.T, w *world) {
 		u := w.snapshot(t, key)
 		sum := total{map[string]int64{}, u.Acquires}
 		for _, l := range u.Used {
-			sum.used[l.Limit] = l.Milli
+			sum.used[l.Limit] = l.Tokens*bucket.Milli + l.Milli
 		}
 		sum.used = nonzero(sum.used)
 		got[key] = sum

@@ -20,7 +20,16 @@ import (
 // world is a table, reached through faults.
 type world struct{ *tabletest.Bench }
 
-func newWorld(t testing.TB) *world { return &world{tabletest.New(t)} }
+// newWorld is one whose namespace is registered.
+func newWorld(t testing.TB) *world {
+	t.Helper()
+	w := &world{tabletest.New(t)}
+	_, err := w.Direct.TransactWriteItems(t.Context(), &dynamodb.TransactWriteItemsInput{
+		TransactItems: table.CreateNamespaceItems(w.Table, table.Namespace{Name: "acme", ID: ns}),
+	})
+	require.NoError(t, err)
+	return w
+}
 
 // counter is one that counts into the world's table.
 func (w *world) counter(t testing.TB) *counter {
@@ -33,7 +42,9 @@ func (w *world) counterVia(t testing.TB, via aws.HTTPClient) *counter {
 	m, err := newMetrics(prometheus.NewRegistry())
 	require.NoError(t, err)
 	cfg := Config{DynamoDB: localdynamo.Config(via, "us-east-1"), Table: w.Table, Tuning: Tuning{StoreTimeout: 200 * time.Millisecond}}
-	return newCounter(cfg.withDefaults(), m)
+	c, err := newCounter(cfg.withDefaults(), m)
+	require.NoError(t, err)
+	return c
 }
 
 // gate holds the first request until it is opened.
@@ -73,6 +84,11 @@ func (w *world) snapshots(t testing.TB) []*table.Usage {
 		page, err := pages.NextPage(t.Context())
 		require.NoError(t, err)
 		for _, item := range page.Items {
+			key, err := table.ItemKey(item)
+			require.NoError(t, err)
+			if _, ok := key.(keys.Usage); !ok {
+				continue
+			}
 			u, err := table.DecodeUsage(item)
 			require.NoError(t, err)
 			all = append(all, u)

@@ -283,6 +283,7 @@ func TestPoliciesAllowWhatIsNeeded(t *testing.T) {
 	requireEveryVerb(t, w)
 	ask(t, w, everything())
 	w.dividedAndMerged(t)
+	w.purgedTooEarly(t)
 	w.drained(t)
 	stopAdmission()
 	stopRelay()
@@ -355,6 +356,18 @@ func (w *world) dividedAndMerged(t *testing.T) {
 			return len(tree) == wanted
 		}, patience, 50*time.Millisecond, "the sharder does not make them %d", wanted)
 	}
+}
+
+// purgedTooEarly lets a bucket of a namespace be used that is gone, so that the aggregator
+// deletes what it counts.
+func (w *world) purgedTooEarly(t *testing.T) {
+	t.Helper()
+	db := dynamodb.NewFromConfig(localdynamo.Config(w.engine.HTTPClient(), region))
+	name := table.DefaultName
+	_, err := db.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &name, Item: table.EncodeBucket(&table.Bucket{
+		Key: keys.Bucket{Namespace: "AAAAAAAAAAE", Entity: "late", Resource: resource}, Level: 1, Fingerprint: "print", LastWrite: "test", Acquires: 1,
+	})})
+	require.NoError(t, err)
 }
 
 // requireEveryVerb: what is not asked for is not served.

@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/tidegate/tidegate/internal/table"
+	"github.com/tidegate/tidegate/pkg/bucket"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
@@ -131,7 +132,7 @@ func Snapshots(ctx context.Context, db *dynamodb.Client, tableName string) (map[
 			}
 			used := map[string]int64{}
 			for _, limit := range u.Used {
-				used[limit.Limit] = limit.Milli
+				used[limit.Limit] = limit.Tokens*bucket.Milli + limit.Milli
 			}
 			all[u.Key] = Total{nonzero(used), u.Acquires}
 		}

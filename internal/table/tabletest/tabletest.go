@@ -10,6 +10,7 @@ package tabletest
 
 import (
 	"context"
+	"math/rand/v2"
 	"net/http"
 	"sync"
 	"testing"
@@ -44,11 +45,26 @@ func New(t testing.TB) *Bench {
 	return Behind(t, localdynamo.New(localdynamo.Options{Now: now}).HTTPClient(), now)
 }
 
+// Stale is New on a clock that passes, which may be that of a bubble of testing/synctest.
+// Reads of indexes show what DB wrote as it was up to so long ago; what Direct writes is in
+// them at once.
+func Stale(t testing.TB, now func() time.Time, upTo time.Duration) *Bench {
+	t.Helper()
+	engine := localdynamo.New(localdynamo.Options{Now: now}).HTTPClient()
+	return with(t, fault.Options{Next: engine, Now: now, Stale: fault.Stale{UpTo: upTo}, Seed: rand.Uint64()})
+}
+
 // Behind is New on a back end of the test's own.
 func Behind(t testing.TB, backend http.RoundTripper, now func() time.Time) *Bench {
 	t.Helper()
+	return with(t, fault.Options{Next: backend, Now: now})
+}
+
+func with(t testing.TB, o fault.Options) *Bench {
+	t.Helper()
+	now := o.Now
 	b := &Bench{
-		Faults:  fault.New(fault.Options{Next: backend, Now: now}),
+		Faults:  fault.New(o),
 		Table:   "tidegate-test",
 		Now:     func() (time.Time, error) { return now(), nil },
 		planned: map[string][]fault.Fault{},
@@ -57,7 +73,7 @@ func Behind(t testing.TB, backend http.RoundTripper, now func() time.Time) *Benc
 	b.Faults.Match(b.next)
 	once := func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} }
 	b.DB = dynamodb.NewFromConfig(localdynamo.Config(b.Faults, "us-east-1"), once)
-	b.Direct = dynamodb.NewFromConfig(localdynamo.Config(&http.Client{Transport: backend}, "us-east-1"), once)
+	b.Direct = dynamodb.NewFromConfig(localdynamo.Config(&http.Client{Transport: o.Next}, "us-east-1"), once)
 	_, err := b.Direct.CreateTable(t.Context(), table.Definition(b.Table))
 	require.NoError(t, err)
 	return b
