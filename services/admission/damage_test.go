@@ -25,6 +25,7 @@ func leniently(entity string) string {
 
 func (w *world) damage(t *testing.T, key keys.Bucket, expression string) {
 	t.Helper()
+	w.forgets = true // with the item, what it has counted
 	tabletest.Damage(t.Context(), t, w.client, w.table, key, expression)
 }
 

@@ -212,7 +212,7 @@ func mustHold(t *testing.T, a *archive.Archive, deleted []*events.Event) {
 				delete(want, ns+f.Event.ID)
 				found++
 			}
-			if q.Before = page.Down; page.Down == (archive.Position{}) {
+			if q.Before = page.Down.Position; page.Down == (archive.Place{}) {
 				break
 			}
 		}
