@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
@@ -122,8 +121,8 @@ func TestOneFailedReadFailsNoLookup(t *testing.T) {
 			for range 100 {
 				wg.Go(func() {
 					id, err := cache.Lookup(t.Context(), "tenant-a", patience)
-					assert.NoError(t, err)
-					assert.Equal(t, want, id)
+					require.NoError(t, err)
+					require.Equal(t, want, id)
 				})
 			}
 			wg.Wait()

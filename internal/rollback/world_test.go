@@ -2,7 +2,6 @@ package rollback_test
 
 import (
 	"context"
-
 	"log/slog"
 	"testing"
 	"time"

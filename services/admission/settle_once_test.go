@@ -336,7 +336,7 @@ func TestSettlementsThroughEveryFaultOfTheirRecords(t *testing.T) {
 				m = send(t, nc, api.VerbAdjust, adjustBody(lease, c.deltas), patience)
 				require.Empty(t, m.Header.Get(api.HeaderErrorCode), string(m.Data))
 			}
-			require.EqualValues(t, c.consumed, w.consumed(t, "tpm"))
+			require.Equal(t, c.consumed, w.consumed(t, "tpm"))
 			require.True(t, ask[api.ReleaseReply](t, nc, api.VerbRelease, releaseBody(leaseOf(m.Data))).Released)
 			left := int64(0)
 			if !c.held {
@@ -378,15 +378,13 @@ func TestASettlementWaitsForAnotherOfItsLease(t *testing.T) {
 	lease := acquire(t, nc, tokens500).Lease
 	sent, release := n.hold(t, fault.Fault{})
 	debit := adjustBody(lease, `{"tpm":100}`)
-	first := make(chan *nats.Msg, 1)
-	go func() { first <- send(t, nc, api.VerbAdjust, debit, patience) }()
+	first := sendAs(t, nc, api.VerbAdjust, "", debit)
 	<-sent
 	require.Equal(t, api.CodeDeadlineExceeded, refused(t, nc, api.VerbAdjust, debit, 100*time.Millisecond).Code)
 	require.Equal(t, api.CodeDeadlineExceeded, refused(t, nc, api.VerbRelease, releaseBody(lease), 100*time.Millisecond).Code)
-	second := make(chan *nats.Msg, 1)
-	go func() { second <- send(t, nc, api.VerbAdjust, debit, patience) }()
+	second := sendAs(t, nc, api.VerbAdjust, "", debit)
 	release()
-	a, b := <-first, <-second
+	a, b := replyTo(t, first), replyTo(t, second)
 	require.NotEmpty(t, leaseOf(a.Data), string(a.Data))
 	require.Equal(t, leaseOf(a.Data), leaseOf(b.Data))
 	require.EqualValues(t, 600, w.consumed(t, "tpm"))

@@ -135,7 +135,7 @@ func TestRepeatsOfCreditsWhoseWriteFailed(t *testing.T) {
 		for range 3 {
 			next = ask[api.AdjustReply](t, nc, api.VerbAdjust, credit).Lease
 		}
-		require.EqualValues(t, c.left, w.consumed(t, "tpm"))
+		require.Equal(t, c.left, w.consumed(t, "tpm"))
 		lease = next
 	}
 }

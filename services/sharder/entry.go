@@ -117,7 +117,7 @@ func (e *entry) learnFrom(s *sight, before string, image *events.Bucket) {
 	case e.limits == nil || synced && e.print != print:
 	case e.print == print && len(image.Limits) >= len(e.limits): // the usual case
 		return
-	case e.print != print && !(first && lower(image, e.limits)):
+	case e.print != print && (!first || !lower(image, e.limits)):
 		return
 	}
 	e.print, e.limits = print, limitsIn(image)
