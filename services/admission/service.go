@@ -16,6 +16,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
@@ -124,6 +125,7 @@ type Service struct {
 	keyring      *keyring
 	epochs       *rollback.Epochs // of the lease records
 	records      recordStore      // set by Run before the first request
+	recent       *lru.Cache[string, recordVersion]
 	registerer   prometheus.Registerer
 	tuning       Tuning
 	trustInfo    bool
@@ -171,6 +173,10 @@ func New(cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
 	}
+	recent, err := lru.New[string, recordVersion](recentRecords)
+	if err != nil {
+		return nil, fmt.Errorf("admission: %w", err)
+	}
 	settings, err := simplelru.NewLRU[settingsKey, *limits.Resolved](sharedSettings, nil)
 	if err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
@@ -211,6 +217,7 @@ func New(cfg Config) (*Service, error) {
 		store:      truth,
 		keyring:    newKeyring(client, cfg.Table, clock),
 		epochs:     rollback.NewEpochs(client, cfg.Table),
+		recent:     recent,
 		registerer: cfg.Metrics,
 		limits:     limits.NewStore(truth.client, cfg.Table, log),
 		namespaces: namespaces,

@@ -134,10 +134,14 @@ var errSettling = errors.New("the settlement is under way: repeat it as it is, a
 // run decides by the record until the operation has ended.
 func (st *settlement) run() {
 	s := st.service
-	// The first settlement of a lease begins without a read: most leases have no record.
-	stored, known := recordVersion{}, st.lease.Number == 1
+	// A record that may be out of date is good enough to begin with, because it is
+	// changed by compare-and-set: the one that this node stored last, or none for the
+	// first settlement of a lease. It is not good enough to refuse or to wait by.
+	stored, known := s.recent.Get(st.recordKey())
+	known = known || st.lease.Number == 1
 	for wait := time.Duration(0); ; {
-		if !known {
+		read := !known
+		if read {
 			var err error
 			if stored, err = st.read(); err != nil {
 				st.withoutRecords(err)
@@ -152,14 +156,19 @@ func (st *settlement) run() {
 			st.respondDone(st.statuses(st.received))
 			return
 		case rulingRefuse:
+			if known = false; !read {
+				continue
+			}
 			st.refuse(next.refusal)
 			return
 		case rulingWait:
+			if known = false; !read {
+				continue
+			}
 			if wait = min(2*wait+minBackoff, maxSettleWait); !st.pause(wait) {
 				st.refuse(asError(errLate))
 				return
 			}
-			known = false
 			continue
 		case rulingWrite:
 		}
@@ -173,6 +182,9 @@ func (st *settlement) run() {
 		known = false
 	}
 }
+
+// recentRecords is how many lease records a node remembers as it stored them last.
+const recentRecords = 8192
 
 // maxSettleWait bounds the pause between two looks at a record that another operation
 // is at.
@@ -248,6 +260,7 @@ func (st *settlement) begin(next step, revision uint64) (ended bool) {
 		}
 	}
 	st.begun.Store(true)
+	s.recent.Add(st.recordKey(), version)
 	if st.op.gives() && !next.credits.isZero() && st.lease.Epoch < epoch {
 		st.refuse(unavailable(errInterrupted))
 		return true

@@ -26,7 +26,7 @@ func (st *settlement) spend(version recordVersion, debits tokenTable, until time
 	written, left, refusal := st.write(debits, until)
 	after := version.record.end(st.op, written, left)
 	after.Nonce = s.nonce()
-	_, _, err := s.records.write(st.about(), st.recordKey(), &after, version.revision)
+	revision, _, err := s.records.write(st.about(), st.recordKey(), &after, version.revision)
 	switch {
 	case errors.Is(err, errOvertaken):
 		st.refuse(conflict("another settlement of the lease overtook this one: what it spent stays spent"))
@@ -34,6 +34,8 @@ func (st *settlement) spend(version recordVersion, debits tokenTable, until time
 	case err != nil:
 		// The next operation's token says that this one was done.
 		s.log.WarnContext(st.about(), "a settlement's record is not up to date: its debits cannot be given back", "error", err)
+	default:
+		s.recent.Add(st.recordKey(), recordVersion{&after, revision})
 	}
 	if refusal != nil {
 		st.refuse(refusal)
