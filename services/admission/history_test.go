@@ -25,9 +25,7 @@ type history struct {
 	admittedUnknown         int64 // acquires that may be spent, and were not admitted
 	given, givenUnknown     int64 // credits answered; credits of unknown outcome
 	charged, chargedUnknown int64 // debits likewise; a debit may count twice
-	chargedFailed           int64 // debits that were refused, and may count once
 	denials, faults         int
-	lost                    int64 // acquires that failed
 }
 
 const tpmPerRPM = 1000
