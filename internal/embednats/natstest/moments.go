@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 )
 
@@ -97,4 +99,19 @@ func copyFile(to, from string) (err error) {
 	defer func() { err = errors.Join(err, out.Close()) }()
 	_, err = io.Copy(out, in)
 	return err
+}
+
+// Aside runs another server on the files of this one, which is stopped, where its
+// clients do not find it.
+func (s *Server) Aside(tb testing.TB, do func(*nats.Conn)) {
+	tb.Helper()
+	o := s.options.Clone()
+	o.Port = server.RANDOM_PORT
+	other := &Server{options: o}
+	other.run(tb)
+	defer other.Stop()
+	nc, err := nats.Connect(other.ClientURL())
+	require.NoError(tb, err)
+	defer nc.Close()
+	do(nc)
 }
