@@ -33,12 +33,20 @@ func (m *Moment) Drop() { _ = os.RemoveAll(m.dir) } // the test's end tries agai
 // A stream that the moment has not is gone.
 func (s *Server) GoBack(tb testing.TB, stream string, messages, consumers *Moment) {
 	tb.Helper()
+	s.AllGoBack(tb, map[string]*Moment{stream: messages}, consumers)
+}
+
+// AllGoBack is GoBack of several streams, each to a moment of its own.
+func (s *Server) AllGoBack(tb testing.TB, messages map[string]*Moment, consumers *Moment) {
+	tb.Helper()
 	s.Stop()
-	s.PutBack(tb, stream, messages, consumers)
+	for stream, moment := range messages {
+		s.PutBack(tb, stream, moment, consumers)
+	}
 	s.run(tb)
 }
 
-// PutBack is GoBack's work between stop and start.
+// PutBack is the work of GoBack between stop and start.
 func (s *Server) PutBack(tb testing.TB, stream string, messages, consumers *Moment) {
 	tb.Helper()
 	here := filepath.Join(streamsOf(s.options.StoreDir), stream)
