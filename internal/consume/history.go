@@ -45,13 +45,17 @@ type place struct {
 	at     time.Time // when it was stored
 }
 
-// isCurrent reports whether the member has looked in the feed's present term. A
-// single server's is known from the connection, a cluster's is asked for.
-func (h *history) isCurrent(ctx context.Context) (bool, error) {
+// looked returns the term in which the member has looked, zero for none.
+func (h *history) looked() leader.Term {
 	h.mu.Lock()
-	term := h.term
-	h.mu.Unlock()
-	if term == (leader.Term{}) {
+	defer h.mu.Unlock()
+	return h.term
+}
+
+// isCurrent reports whether a term still is, and the member has looked in it. A single
+// server's is known from the connection, a cluster's is asked for.
+func (h *history) isCurrent(ctx context.Context, term leader.Term) (bool, error) {
+	if term == (leader.Term{}) || term != h.looked() {
 		return false, nil
 	}
 	if term.Server != "" {
@@ -66,16 +70,19 @@ func (h *history) isCurrent(ctx context.Context) (bool, error) {
 	return now == term, nil
 }
 
-// handled notes the last record of a batch, if it belongs to the term that was
-// looked at; otherwise it reports that the batch must not be acknowledged.
-func (h *history) handled(ctx context.Context, lane int, last *jetstream.MsgMetadata) (bool, error) {
-	if current, err := h.isCurrent(ctx); err != nil || !current {
+// handled notes the last record of a batch that was pulled in a term. It reports
+// whether the term still is; otherwise the batch must not be acknowledged, because
+// its numbers may be those of other records by now.
+func (h *history) handled(ctx context.Context, term leader.Term, lane int, last *jetstream.MsgMetadata) (bool, error) {
+	if current, err := h.isCurrent(ctx, term); err != nil || !current {
 		return false, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.last[lane] = place{last.Sequence.Stream, last.Timestamp}
-	return true, nil
+	if h.term == term {
+		h.last[lane] = place{last.Sequence.Stream, last.Timestamp}
+	}
+	return h.term == term, nil
 }
 
 // look makes sure that the lanes' consumers skip nothing, once in each term. It makes
@@ -83,9 +90,10 @@ func (h *history) handled(ctx context.Context, lane int, last *jetstream.MsgMeta
 func (h *history) look(ctx context.Context) error {
 	h.looking.Lock()
 	defer h.looking.Unlock()
-	if current, err := h.isCurrent(ctx); err != nil || current {
+	if current, err := h.isCurrent(ctx, h.looked()); err != nil || current {
 		return err
 	}
+	h.begin(leader.Term{}) // what is handled from now on was not looked for
 	call, cancel := context.WithTimeout(ctx, 2*adminTimeout)
 	defer cancel()
 	feed, err := FollowFeed(call, h.g.cfg.JetStream, h.g.cfg.Retention)
@@ -105,10 +113,14 @@ func (h *history) look(ctx context.Context) error {
 	if now, err := leader.TermOf(call, h.nats, events.StreamName); err != nil || now != term {
 		return errors.Join(err, leader.ErrInterrupted)
 	}
+	h.begin(term)
+	return nil
+}
+
+func (h *history) begin(term leader.Term) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.term = term
-	return nil
 }
 
 // rewind sets the lanes back whose last record is not in the feed any more.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/tidegate/tidegate/internal/leader"
 	"github.com/tidegate/tidegate/pkg/events"
 )
 
@@ -20,6 +21,7 @@ const markersKept = 48 * time.Hour
 // does so; two do no harm.
 type housekeeper struct {
 	relay  *Relay
+	term   leader.Term
 	last   uint64 // number of the feed's last message a round ago
 	purged uint64 // up to which number
 }
@@ -62,6 +64,9 @@ func (h *housekeeper) purge(ctx context.Context) error {
 	h.last = info.State.LastSeq
 	if floor <= h.purged {
 		return nil
+	}
+	if err := h.relay.history.check(call, h.term); err != nil {
+		return err // what the consumers have seen may be forgotten by now
 	}
 	for _, subject := range []string{events.ChangesAll, events.ReplaysAll} {
 		if err := h.relay.feed.Purge(call, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeSequence(floor+1)); err != nil {

@@ -94,7 +94,7 @@ func (w *watch) remember(ctx context.Context) error {
 	}
 	w.term = term
 	clear(w.done)
-	w.house.last, w.house.purged = 0, 0 // consumers look first
+	w.house.term, w.house.last, w.house.purged = term, 0, 0 // consumers look first
 	return nil
 }
 
