@@ -144,3 +144,22 @@ func TestAFeedThatIsGoneIsMadeAgain(t *testing.T) {
 	require.Eventually(t, func() bool { return seen.count() >= 2 }, patience, 5*time.Millisecond)
 	require.EqualValues(t, 1, m.metric(t, "tidegate_feed_forgotten_total"))
 }
+
+// A batch that is under way while NATS is interrupted is not acknowledged: its numbers
+// may be those of other records by then. It comes again.
+func TestABatchCountsInItsTerm(t *testing.T) {
+	w := newWorld(t)
+	p := w.publisher(t)
+	tuning := fast()
+	tuning.AckWait = patience
+	handle, batches := holding()
+	w.memberOf(t, "a", handle, tuning, events.Decode)
+	p.publish(t, "first")
+	first := <-batches
+	w.nats.Restart(t)
+	p.publish(t, "elsewhere")
+	(<-batches).release <- nil // so the member has looked
+	first.release <- nil
+	again := <-batches
+	again.release <- nil
+}
