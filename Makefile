@@ -31,6 +31,10 @@ test: ## run all tests, with the race detector, and without it those that it is 
 	$(GO) test -race -shuffle=on -timeout 15m ./...
 	$(GO) test -run 'TestKill|Histories' ./internal/localdynamo
 
+.PHONY: test-forget
+test-forget: ## put NATS back to 1,000 older moments under a running system, which takes two hours
+	TIDEGATE_TEST_MOMENTS=1000 $(GO) test -count=1 -timeout 4h -run TestNATSForgets -v ./test/e2e
+
 .PHONY: test-alerts
 test-alerts: ## test alert rules and dashboards with Prometheus' own engine, a module of its own
 	cd test/alerts && $(GO) vet ./... && $(GO) test -timeout 5m ./...

@@ -3,14 +3,19 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/tidegate/tidegate/internal/schema"
 )
 
-type checkCmd struct{ storeFlags }
+type checkCmd struct {
+	storeFlags
+	monitorFlags
+}
 
 func (checkCmd) Help() string {
 	return `Looks at the table's keys, indexes, stream and ttl, and at the schema it and its namespaces are written in; it changes nothing.
+With --nats-monitor also at whether NATS may forget what it has acknowledged.
 Exit code 0: they fit; 1: they do not, and what to do is printed.`
 }
 
@@ -27,14 +32,35 @@ func (c checkCmd) Run(ctx context.Context, o output) error {
 	verdict := struct {
 		Compatible bool `json:"compatible"`
 		*schema.Report
-	}{report.Compatible(), report}
-	if err := o.write(verdict, func(p *page) { p.check(report) }); err != nil {
+		NATS []durability `json:"nats,omitempty"`
+	}{report.Compatible(), report, c.durabilities(ctx)}
+	if err := o.write(verdict, func(p *page) { p.check(report); p.durable(verdict.NATS) }); err != nil {
 		return err
 	}
 	if !report.Compatible() {
 		return errors.New("this release cannot use the table " + c.Table + " as it is")
 	}
+	if slices.ContainsFunc(verdict.NATS, func(d durability) bool { return !d.Durable }) {
+		return errors.New("NATS may forget what it has acknowledged")
+	}
 	return nil
+}
+
+// durable adds how NATS servers keep what they acknowledge.
+func (p *page) durable(found []durability) {
+	if len(found) == 0 {
+		return
+	}
+	rows := [][]string{{"NATS SERVER", "FORCED TO DISK", "DURABLE", "WHAT TO DO"}}
+	for _, d := range found {
+		verdict := "no"
+		if d.Durable {
+			verdict = "yes"
+		}
+		rows = append(rows, []string{d.Server, orDash(d.Sync), verdict, orDash(d.Fix)})
+	}
+	p.line("")
+	p.table(rows)
 }
 
 // check adds what was found, and what to do about each fault.

@@ -88,6 +88,9 @@ func (f natsFlags) dial(name string, options ...nats.Option) (*nats.Conn, error)
 func (f natsFlags) dialService(ctx context.Context, name string, log *slog.Logger, via ...nats.Option) (*nats.Conn, error) {
 	return f.dial(name, append([]nats.Option{
 		nats.MaxReconnects(-1),
+		// What was decided before an interruption is not sent after it, to a server that may
+		// have forgotten what it was decided on.
+		nats.ReconnectBufSize(-1),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
 			log.InfoContext(ctx, "connected to NATS again", "server", nc.ConnectedUrlRedacted())
 		}),

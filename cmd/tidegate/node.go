@@ -40,6 +40,7 @@ type maker func(n node, nc *nats.Conn) (service, error)
 // nodeFlags say what a service on the table stands on.
 type nodeFlags struct {
 	natsFlags
+	monitorFlags
 	storeFlags
 	adminFlags
 }
@@ -50,6 +51,7 @@ func (f nodeFlags) node(ctx context.Context, o output) (node, error) {
 	if err != nil {
 		return node{}, err
 	}
+	f.warn(ctx, n.log)
 	n.table = f.Table
 	n.store, err = f.aws(ctx)
 	return n, err

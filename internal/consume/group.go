@@ -90,6 +90,7 @@ type Group struct {
 	ready   chan struct{}
 
 	progress *progress
+	history  *history
 }
 
 // New makes a member. It does nothing until Run.
@@ -103,6 +104,7 @@ func New(cfg Config) (*Group, error) {
 		dead: NewDeadLetters(cfg.JetStream), decode: events.Decode, ready: make(chan struct{}),
 		progress: newProgress(),
 	}
+	g.history = &history{g: g, nats: cfg.JetStream.Conn(), last: map[int]place{}}
 	var err error
 	if g.metrics, err = newMetrics(cfg.Metrics, cfg.Service, g.lag); err != nil {
 		return nil, fmt.Errorf("consume: metrics: %w", err)
@@ -124,7 +126,7 @@ func (g *Group) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("consume: %w", err)
 	}
-	if err := g.ensureConsumers(ctx, feed); err != nil {
+	if err := g.history.look(ctx); err != nil { // it makes the consumers
 		return fmt.Errorf("consume: %w", err)
 	}
 	members, err := Join(ctx, g.cfg.JetStream, Membership{

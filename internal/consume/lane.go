@@ -8,6 +8,8 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/tidegate/tidegate/internal/leader"
 )
 
 const (
@@ -27,6 +29,7 @@ type lane struct {
 	name   string // of the consumer
 
 	consumer jetstream.Consumer
+	term     leader.Term   // of the feed, in which the batch under way was pulled
 	pinned   bool          // the server may hold the lane for this member
 	next     uint64        // the consumer sequence that the next batch must begin with; 0 while unknown
 	pause    time.Duration // before the next attempt; 0 after a success
@@ -70,9 +73,13 @@ func (l *lane) runOnce(ctx context.Context) error {
 	// A batch that was pulled is never left behind: what is not acknowledged would
 	// stay away for AckWait while newer records pass.
 	work := context.WithoutCancel(ctx)
+	l.term = l.s.g.history.looked()
 	batch, err := l.pull(ctx, work)
 	if err != nil || len(batch) == 0 {
 		return err
+	}
+	if current, err := l.s.g.history.isCurrent(work, l.term); err != nil || !current {
+		return errors.Join(err, l.comesAgain(work)) // it may be of a feed that has forgotten records
 	}
 	if inOrder, err := l.check(work, batch); err != nil || !inOrder {
 		return err
@@ -193,12 +200,29 @@ func (l *lane) check(ctx context.Context, batch []jetstream.Msg) (bool, error) {
 	if ascending && info.NumAckPending == len(batch) {
 		return true, nil
 	}
+	return false, l.reset(call)
+}
+
+// comesAgain looks in a new term of the feed whether it has what was handled, and has
+// what was pulled before given again.
+func (l *lane) comesAgain(ctx context.Context) error {
 	l.next = 0
-	if _, err := l.s.feed.ResetConsumer(call, l.name); err != nil {
-		return false, fmt.Errorf("set the consumer back: %w", err)
+	if err := l.s.g.history.look(ctx); err != nil {
+		return err
+	}
+	call, cancel := context.WithTimeout(ctx, adminTimeout)
+	defer cancel()
+	return l.reset(call)
+}
+
+// reset sets the consumer back to what was not acknowledged.
+func (l *lane) reset(ctx context.Context) error {
+	l.next = 0
+	if _, err := l.s.feed.ResetConsumer(ctx, l.name); err != nil {
+		return fmt.Errorf("set the consumer back: %w", err)
 	}
 	l.s.g.metrics.resets.Inc()
-	return false, nil
+	return nil
 }
 
 func increasing(batch []jetstream.Msg) (bool, error) {
@@ -291,6 +315,9 @@ func (l *lane) acknowledge(ctx context.Context, batch []jetstream.Msg) error {
 	meta, err := last.Metadata()
 	if err != nil {
 		return fmt.Errorf("a record without a place in its lane: %w", err)
+	}
+	if current, err := l.s.g.history.handled(ctx, l.term, l.number, meta); err != nil || !current {
+		return errors.Join(err, l.comesAgain(ctx)) // what was applied is refused by the watermarks
 	}
 	for _, m := range batch[:len(batch)-1] {
 		if err := m.Ack(); err != nil {

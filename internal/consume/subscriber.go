@@ -81,8 +81,17 @@ func (s *subscriber) keep(ctx context.Context) {
 			s.drain()
 			return
 		case <-ticker.C:
+			s.remember(ctx)
 			s.rebalance(ctx)
 		}
+	}
+}
+
+// remember looks in a new term whether the feed has what was handled.
+func (s *subscriber) remember(ctx context.Context) {
+	if err := s.g.history.look(ctx); err != nil && ctx.Err() == nil {
+		s.g.metrics.failures.Inc()
+		s.g.cfg.Log.WarnContext(ctx, "it is unknown whether NATS has forgotten records: looking again", "service", s.g.cfg.Service, "error", err)
 	}
 }
 

@@ -15,8 +15,8 @@
 //
 // # What it keeps
 //
-// What was acknowledged survives the death of the process: it is with the
-// operating system by then. A loss of power costs at most [Options.SyncInterval].
+// What was acknowledged survives the death of the process and a loss of power: it is
+// forced to the disk before.
 //
 // # An example
 //

@@ -20,10 +20,7 @@ import (
 const DefaultListen = "127.0.0.1:4222"
 
 const (
-	defaultName = "tidegate"
-	// The server's own default, 2 minutes, is for clusters, where other replicas
-	// have what one loses. Here is one disk, often a laptop's.
-	defaultSyncInterval = 10 * time.Second
+	defaultName         = "tidegate"
 	defaultReadyTimeout = 30 * time.Second // a directory with much in it takes a while
 	readyPoll           = 50 * time.Millisecond
 	maxPort             = 1<<16 - 1
@@ -35,7 +32,6 @@ type Options struct {
 	Listen       string        // host:port; port 0 takes a free one. Default DefaultListen
 	Name         string        // of the server, as clients see it. Default tidegate
 	MaxPayload   int32         // of a message, in bytes. Default 1 MiB, the server's own
-	SyncInterval time.Duration // at most so much is lost with the power. Default 10 s
 	ReadyTimeout time.Duration // how long Start waits. Default 30 s
 	Log          *slog.Logger  // required; notices go to its debug level
 }
@@ -68,7 +64,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	}
 	ns, err := server.NewServer(&server.Options{
 		ServerName: o.Name, Host: host, Port: port,
-		JetStream: true, StoreDir: o.Dir, SyncInterval: o.SyncInterval,
+		JetStream: true, StoreDir: o.Dir, SyncAlways: true, // settlements and the feed must not be forgotten
 		MaxPayload: o.MaxPayload, NoSigs: true,
 	})
 	if err != nil {
@@ -91,9 +87,6 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Name == "" {
 		o.Name = defaultName
-	}
-	if o.SyncInterval == 0 {
-		o.SyncInterval = defaultSyncInterval
 	}
 	if o.ReadyTimeout == 0 {
 		o.ReadyTimeout = defaultReadyTimeout

@@ -89,11 +89,26 @@ func acknowledged(data []byte, size int) (uint64, error) {
 		return ack.Sequence, nil
 	case e == nil:
 		return 0, fmt.Errorf("publish a batch: the server took %d of %d messages", ack.Count, size)
-	case e.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence, e.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant:
+	case IsFenced(e):
 		return 0, ErrFenced
 	case e.ErrorCode == codeStoreFailed && strings.Contains(e.Description, textFull):
 		return 0, ErrFull
 	default:
 		return 0, fmt.Errorf("publish a batch: %w", e)
+	}
+}
+
+// IsFenced reports whether the leader refused a message because its subject's last
+// message is not the expected one.
+func IsFenced(err error) bool {
+	var refused *jetstream.APIError
+	return errors.As(err, &refused) &&
+		(refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant)
+}
+
+// Alone makes a message of a batch that was refused one to be published by itself.
+func Alone(m *nats.Msg) {
+	for _, header := range []string{headerBatchID, headerBatchSequence, headerBatchCommit} {
+		m.Header.Del(header)
 	}
 }

@@ -17,8 +17,8 @@
 //
 // # Why no rollback is missed
 //
-// Every batch of a node's writes ends with the node's beat, so that the beat is the
-// last of all that the node wrote. A key-value bucket keeps the last message of a
+// Every batch of a node's writes is followed by the node's beat, and counts once that
+// is acknowledged, so that the beat is the last of all that the node wrote. A key-value bucket keeps the last message of a
 // key; no other node overwrites this one, so that it is gone only if the stream was
 // rolled back to before it:
 //
@@ -26,9 +26,8 @@
 //	       1 │       2 │        3 │ lease.17 │ beat.B.1
 //
 // If the stream was rolled back to after the beat, the node has lost nothing. Each
-// batch requires that the node's last beat is still the last message of its key. So
-// a node that lost something writes nothing before it has noticed, and cannot
-// overwrite the evidence. Sequence numbers alone would not do: other nodes may have
+// beat requires that the one before is still the last message of its key. So a node
+// that lost something cannot overwrite the evidence, and notices with its next write. Sequence numbers alone would not do: other nodes may have
 // filled the stream up again.
 //
 // Nodes that lost nothing would still trust the records that are left. So a node is

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -60,6 +61,7 @@ const refreshEvery = 30 * time.Second
 // must not be forgotten go through it.
 type Guard struct {
 	cfg     Config
+	js      jetstream.JetStream
 	tuning  Tuning
 	stream  string
 	node    string // random, of this start
@@ -99,12 +101,16 @@ func New(cfg Config) (*Guard, error) {
 	if cfg.NATS == nil || cfg.Bucket == "" || cfg.Subject == "" || cfg.Epochs == nil || cfg.Now == nil || cfg.Log == nil || cfg.Metrics == nil {
 		return nil, errors.New("rollback: NATS, Bucket, Subject, Epochs, Now, Log and Metrics are required")
 	}
+	js, err := jetstream.New(cfg.NATS)
+	if err != nil {
+		return nil, fmt.Errorf("rollback: %w", err)
+	}
 	m, err := newMetrics(cfg.Metrics)
 	if err != nil {
 		return nil, fmt.Errorf("rollback: metrics: %w", err)
 	}
 	g := &Guard{
-		cfg: cfg, tuning: cfg.Tuning.withDefaults(), stream: streamOf(cfg.Bucket), node: nuid.Next(), metrics: m,
+		cfg: cfg, js: js, tuning: cfg.Tuning.withDefaults(), stream: streamOf(cfg.Bucket), node: nuid.Next(), metrics: m,
 		ready: make(chan struct{}), stopped: make(chan struct{}),
 		pending: map[string]bool{}, peers: map[string]peer{}, changed: make(chan struct{}),
 		queue: queue{wake: make(chan struct{}, 1)},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -26,8 +27,13 @@ var (
 	ErrUncertain = errors.New("written, but NATS was interrupted")
 )
 
-// maxWrites is how many writes go in one batch. More wait for the next.
-const maxWrites = 500
+const (
+	// maxWrites is how many writes go in one batch. More wait for the next.
+	maxWrites = 500
+	// fewWrites are published one by one: a batch costs the server as much as about
+	// ten messages that it syncs.
+	fewWrites = 8
+)
 
 // headerOperation marks the message that takes a key away.
 const (
@@ -129,7 +135,7 @@ func (g *Guard) Write(ctx context.Context, key string, value []byte, revision ui
 		return 0, 0, fmt.Errorf("the write is under way: %w", ctx.Err())
 	}
 	if w.err != nil {
-		return 0, 0, w.err
+		return w.sequence, 0, w.err
 	}
 	if epoch, err = g.Certain(ctx); err != nil {
 		return w.sequence, 0, fmt.Errorf("%w: %w", ErrUncertain, err)
@@ -144,14 +150,17 @@ func (g *Guard) write(ctx context.Context) {
 	}
 }
 
-// send publishes writes as one batch, which ends with the node's beat. Where one of
-// several is refused, so are all, and each is sent alone.
+// send publishes writes, and the node's beat behind them.
 func (g *Guard) send(ctx context.Context, batch []*write) {
+	if len(batch) <= fewWrites {
+		g.sendEach(ctx, batch)
+		return
+	}
 	messages := make([]*nats.Msg, 0, len(batch)+1)
 	for _, w := range batch {
 		messages = append(messages, w.message)
 	}
-	last, err := g.publish(ctx, messages, "")
+	last, err := g.publish(ctx, messages)
 	if errors.Is(err, leader.ErrFenced) {
 		g.refused(ctx, batch)
 		return
@@ -164,26 +173,79 @@ func (g *Guard) send(ctx context.Context, batch []*write) {
 	}
 }
 
-// refused tells writes that failed their own condition from those that failed the
-// beat's.
+// refused sends the writes of a batch again that was refused as a whole: one by one,
+// or at once where it was the beat that was refused, of which an earlier one was stored
+// though its answer was lost.
 func (g *Guard) refused(ctx context.Context, batch []*write) {
-	state, err := g.find(ctx)
-	switch {
-	case err == nil && state == foundPending: // an earlier beat was stored though its answer was lost
+	switch state, err := g.find(ctx); {
+	case err == nil && state == foundPending:
 		g.send(ctx, batch)
-	case err == nil && state == foundSame && len(batch) == 1:
-		batch[0].end(0, ErrRefused)
 	case err == nil && state == foundSame:
-		for _, w := range batch {
-			g.send(ctx, []*write{w})
+		for few := range slices.Chunk(batch, fewWrites) {
+			g.sendEach(ctx, few)
 		}
 	default:
-		if err == nil { // the look that follows ends the epoch
-			err = g.look(ctx)
+		if err == nil {
+			err = g.look(ctx) // it ends the epoch
 		}
 		for _, w := range batch {
 			w.end(0, errors.Join(fmt.Errorf("%w: the stream %s is not as this node left it", ErrNotWritten, g.stream), err))
 		}
+	}
+}
+
+// sendEach publishes writes one after another without waiting in between. The beat
+// comes last: once it is acknowledged, it stands for those before it too.
+func (g *Guard) sendEach(ctx context.Context, few []*write) {
+	futures := make([]jetstream.PubAckFuture, len(few))
+	for i, w := range few {
+		leader.Alone(w.message)
+		var err error
+		if futures[i], err = g.js.PublishMsgAsync(w.message); err != nil {
+			w.end(0, fmt.Errorf("publish: %w", err))
+		}
+	}
+	err := g.renew(ctx)
+	if errors.Is(err, leader.ErrFenced) {
+		if state, lost := g.find(ctx); lost == nil && state == foundPending {
+			err = g.renew(ctx)
+		}
+	}
+	switch {
+	case err == nil:
+		g.looksAgain(ctx)
+	case errors.Is(err, leader.ErrFenced):
+		err = errors.Join(err, g.look(ctx)) // it ends the epoch, or finds the leader behind
+	}
+	call, cancel := g.request(ctx)
+	defer cancel()
+	for i, w := range few {
+		if futures[i] != nil {
+			w.end(outcome(call, futures[i], err))
+		}
+	}
+}
+
+// outcome is what became of a write that was published alone; beat is what became of
+// the beat behind it.
+func outcome(ctx context.Context, of jetstream.PubAckFuture, beat error) (uint64, error) {
+	var refused *jetstream.APIError
+	select {
+	case ack := <-of.Ok():
+		if beat != nil {
+			return ack.Sequence, fmt.Errorf("%w: the node's beat: %w", ErrUncertain, beat)
+		}
+		return ack.Sequence, nil
+	case err := <-of.Err():
+		switch {
+		case leader.IsFenced(err):
+			return 0, ErrRefused
+		case errors.As(err, &refused):
+			return 0, fmt.Errorf("%w: %w", ErrNotWritten, err)
+		}
+		return 0, fmt.Errorf("publish: %w", err)
+	case <-ctx.Done():
+		return 0, fmt.Errorf("publish: %w", ctx.Err())
 	}
 }
 
@@ -198,29 +260,55 @@ func (g *Guard) looksAgain(ctx context.Context) {
 	}
 }
 
-// publish stores messages and the next beat behind them: all or none. The error is
+// publish stores messages and the next beat behind them as one batch. The error is
 // leader.ErrFenced where a message, or the beat, expected another revision.
-func (g *Guard) publish(ctx context.Context, messages []*nats.Msg, operation string) (last uint64, _ error) {
-	nonce := nuid.Next()
-	m := nats.NewMsg(g.beat.subject)
-	m.Data = []byte(nonce)
-	m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(g.beat.sequence, 10))
-	if operation != "" {
-		m.Header.Set(headerOperation, operation)
-	}
+func (g *Guard) publish(ctx context.Context, messages []*nats.Msg) (last uint64, _ error) {
+	nonce, m := g.nextBeat()
 	call, cancel := g.request(ctx)
 	defer cancel()
 	batch, err := leader.Publish(call, g.cfg.NATS, append(messages, m))
+	return batch.Last, g.published(nonce, batch.Last, err)
+}
+
+// renew writes a beat alone.
+func (g *Guard) renew(ctx context.Context) error {
+	nonce, m := g.nextBeat()
+	return g.publishBeat(ctx, nonce, m)
+}
+
+func (g *Guard) publishBeat(ctx context.Context, nonce string, m *nats.Msg) error {
+	call, cancel := g.request(ctx)
+	defer cancel()
+	ack, err := g.js.PublishMsg(call, m)
+	switch {
+	case err == nil:
+		return g.published(nonce, ack.Sequence, nil)
+	case leader.IsFenced(err):
+		err = leader.ErrFenced
+	}
+	return g.published(nonce, 0, err)
+}
+
+// nextBeat is the beat that follows the last one.
+func (g *Guard) nextBeat() (nonce string, m *nats.Msg) {
+	nonce, m = nuid.Next(), nats.NewMsg(g.beat.subject)
+	m.Data = []byte(nonce)
+	m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(g.beat.sequence, 10))
+	return nonce, m
+}
+
+// published notes what became of a beat.
+func (g *Guard) published(nonce string, sequence uint64, err error) error {
 	var refused *jetstream.APIError
 	switch {
 	case err == nil:
-		g.acknowledged(nonce, batch.Last)
+		g.acknowledged(nonce, sequence)
 	case errors.As(err, &refused) || errors.Is(err, leader.ErrFull):
-		err = fmt.Errorf("%w: %w", ErrNotWritten, err)
+		return fmt.Errorf("%w: %w", ErrNotWritten, err)
 	case !errors.Is(err, leader.ErrFenced):
 		g.pending[nonce] = true
 	}
-	return batch.Last, err
+	return err
 }
 
 // acknowledged notes the node's last beat. Earlier ones without an answer can be
@@ -228,12 +316,6 @@ func (g *Guard) publish(ctx context.Context, messages []*nats.Msg, operation str
 func (g *Guard) acknowledged(nonce string, sequence uint64) {
 	g.beat.nonce, g.beat.sequence, g.beat.at, g.beat.epoch = nonce, sequence, g.cfg.Now(), g.cfg.Epochs.Current()
 	clear(g.pending)
-}
-
-// renew writes a beat alone.
-func (g *Guard) renew(ctx context.Context) error {
-	_, err := g.publish(ctx, nil, "")
-	return err
 }
 
 // fresh begins with another key.
@@ -252,7 +334,9 @@ func (g *Guard) leave(ctx context.Context) {
 		g.send(ctx, batch)
 	}
 	if g.beat.sequence > 0 {
-		_, _ = g.publish(ctx, nil, operationPurge) // otherwise others wait for it once
+		nonce, m := g.nextBeat()
+		m.Header.Set(headerOperation, operationPurge)
+		_ = g.publishBeat(ctx, nonce, m) // otherwise others wait for it once
 	}
 	g.tell(true)
 	_ = g.cfg.NATS.FlushTimeout(g.tuning.Timeout) // what the others do not hear costs them a wait

@@ -74,8 +74,8 @@ func (h *housekeeper) boundKind(ctx context.Context, kind events.Kind, s stock, 
 		return nil
 	}
 	keep := max(1, uint64(float64(s.messages)*.75*float64(limit)/float64(s.bytes)))
-	if err := h.relay.feed.Purge(ctx, jetstream.WithPurgeSubject(events.KindSubject(kind)), jetstream.WithPurgeKeep(keep)); err != nil {
-		return fmt.Errorf("purge the feed: %w", err)
+	if err := h.drop(ctx, jetstream.WithPurgeSubject(events.KindSubject(kind)), jetstream.WithPurgeKeep(keep)); err != nil {
+		return err
 	}
 	h.dropped(ctx, kind, of.behind().without(h.last()), "they took more room in the feed than this kind may")
 	return nil

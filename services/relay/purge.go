@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/tidegate/tidegate/internal/leader"
 	"github.com/tidegate/tidegate/pkg/events"
 )
 
@@ -22,8 +23,9 @@ type housekeeper struct {
 	relay *Relay
 
 	// owned by the watch
-	seen   []sample // of the feed, the oldest first
-	behind bool     // a server of the feed's is there but behind
+	term   leader.Term // of the feed, in which the rest was seen
+	seen   []sample    // of the feed, the oldest first
+	behind bool        // a server of the feed's is there but behind
 	purged map[string]uint64
 	unseen map[events.Kind]waiting
 }
@@ -108,8 +110,8 @@ func (h *housekeeper) purgeBelow(ctx context.Context, subject string, floor uint
 	if floor <= h.purged[subject] {
 		return nil
 	}
-	if err := h.relay.feed.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeSequence(floor+1)); err != nil {
-		return fmt.Errorf("purge the feed: %w", err)
+	if err := h.drop(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeSequence(floor+1)); err != nil {
+		return err
 	}
 	h.purged[subject] = floor
 	highest := uint64(0)
@@ -117,6 +119,18 @@ func (h *housekeeper) purgeBelow(ctx context.Context, subject string, floor uint
 		highest = max(highest, number)
 	}
 	h.relay.metrics.purged.Set(float64(highest))
+	return nil
+}
+
+// drop purges the feed, unless it has a new term: what the consumers have seen may be
+// forgotten by then.
+func (h *housekeeper) drop(ctx context.Context, what ...jetstream.StreamPurgeOpt) error {
+	if err := h.relay.history.check(ctx, h.term); err != nil {
+		return err
+	}
+	if err := h.relay.feed.Purge(ctx, what...); err != nil {
+		return fmt.Errorf("purge the feed: %w", err)
+	}
 	return nil
 }
 
@@ -164,8 +178,5 @@ func (h *housekeeper) forgetMarker(ctx context.Context, shard string) error {
 	if !m.Closed {
 		h.relay.lost(ctx, shard, m.Sequence, nil)
 	}
-	if err := h.relay.feed.Purge(call, jetstream.WithPurgeSubject(events.CheckpointSubject(shard)), jetstream.WithPurgeSequence(m.number+1)); err != nil {
-		return fmt.Errorf("drop a checkpoint: %w", err)
-	}
-	return nil
+	return h.drop(call, jetstream.WithPurgeSubject(events.CheckpointSubject(shard)), jetstream.WithPurgeSequence(m.number+1))
 }

@@ -117,7 +117,7 @@ func (w *watch) remember(ctx context.Context) error {
 	w.term = term
 	clear(w.done)
 	w.known = false
-	w.house.seen = nil // consumers look first
+	w.house.term, w.house.seen = term, nil // consumers look first
 	clear(w.house.purged)
 	return nil
 }

@@ -61,6 +61,7 @@ func excuses() []excuse {
 		{`tidegate archiver --archive "s3://tidegate-audit?region=eu-central-1" --nats nats://nats.example.com:4222 --creds archiver.creds --feed-replicas 3`, cloud},
 		{"tidegate aggregator --region eu-central-1 --table tidegate --nats nats://nats.example.com:4222 --creds aggregator.creds --feed-replicas 3", cloud},
 		{"tidegate sharder --region eu-central-1 --table tidegate --nats nats://nats.example.com:4222 --creds sharder.creds --feed-replicas 3", cloud},
+		{"tidegate check --region eu-central-1 --nats-monitor http://nats-1.example.com:8222,http://nats-2.example.com:8222", cloud},
 		{"aws cloudformation deploy --template-file deploy/aws/table.yaml --stack-name tidegate --parameter-overrides TableName=tidegate", cloud},
 		{"docker compose -f deploy/compose/compose.yaml up --build --wait", docker},
 		{"docker compose -f deploy/compose/compose.yaml up --scale aggregator=3 --wait", docker},

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 )
 
@@ -31,12 +33,20 @@ func (m *Moment) Drop() { _ = os.RemoveAll(m.dir) } // the test's end tries agai
 // A stream that the moment has not is gone.
 func (s *Server) GoBack(tb testing.TB, stream string, messages, consumers *Moment) {
 	tb.Helper()
+	s.AllGoBack(tb, map[string]*Moment{stream: messages}, consumers)
+}
+
+// AllGoBack is GoBack of several streams, each to a moment of its own.
+func (s *Server) AllGoBack(tb testing.TB, messages map[string]*Moment, consumers *Moment) {
+	tb.Helper()
 	s.Stop()
-	s.PutBack(tb, stream, messages, consumers)
+	for stream, moment := range messages {
+		s.PutBack(tb, stream, moment, consumers)
+	}
 	s.run(tb)
 }
 
-// PutBack is GoBack's work between stop and start.
+// PutBack is the work of GoBack between stop and start.
 func (s *Server) PutBack(tb testing.TB, stream string, messages, consumers *Moment) {
 	tb.Helper()
 	here := filepath.Join(streamsOf(s.options.StoreDir), stream)
@@ -97,4 +107,19 @@ func copyFile(to, from string) (err error) {
 	defer func() { err = errors.Join(err, out.Close()) }()
 	_, err = io.Copy(out, in)
 	return err
+}
+
+// Aside runs another server on the files of this one, which is stopped, where its
+// clients do not find it.
+func (s *Server) Aside(tb testing.TB, do func(*nats.Conn)) {
+	tb.Helper()
+	o := s.options.Clone()
+	o.Port = server.RANDOM_PORT
+	other := &Server{options: o}
+	other.run(tb)
+	defer other.Stop()
+	nc, err := nats.Connect(other.ClientURL())
+	require.NoError(tb, err)
+	defer nc.Close()
+	do(nc)
 }
