@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/archive/archivetest"
+	"github.com/tidegate/tidegate/internal/embednats/natstest"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/internal/namespace"
 	"github.com/tidegate/tidegate/internal/shards"
@@ -242,7 +243,9 @@ func TestEveryMetricMoves(t *testing.T) {
 	moved["tidegate_feed_resets_total"] = true
 
 	s.goesBack()
-	for _, name := range []string{"tidegate_relay_forgotten_total", "tidegate_feed_forgotten_total"} {
+	for _, name := range []string{
+		"tidegate_relay_forgotten_total", "tidegate_feed_forgotten_total", "tidegate_settlements_forgotten_total", "tidegate_settlements_unseen_total",
+	} {
 		s.until(name, func(times float64) bool { return times > 0 })
 		moved[name] = true
 	}
@@ -252,14 +255,14 @@ func TestEveryMetricMoves(t *testing.T) {
 	requireAsked(t, s.all())
 }
 
-// goesBack puts the feed back to before its last changes.
+// goesBack puts the feed and the lease records back to before their last changes.
 func (s *system) goesBack() {
 	s.t.Helper()
 	handled := func() float64 { return total(gathered(s.t, s.all())["tidegate_feed_records_total"]) }
 	before, had := s.nats.Moment(s.t), handled()
-	s.acquire("alice")
+	require.NoError(s.t, s.acquire("alice").Release(s.t.Context()))
 	require.Eventually(s.t, func() bool { return handled() > had }, patience, 10*time.Millisecond)
-	s.nats.GoBack(s.t, events.StreamName, before, nil)
+	s.nats.AllGoBack(s.t, map[string]*natstest.Moment{events.StreamName: before, "KV_TIDEGATE_LEASES": before}, nil)
 }
 
 // outage asks while the store fails and while it hangs.
