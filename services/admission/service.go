@@ -302,35 +302,6 @@ func (s *Service) prepare(ctx context.Context) error {
 	return nil
 }
 
-// guardRecords opens the lease records and runs their guard until stop is called,
-// which returns when the guard has ended. It waits for the guard's first look.
-func (s *Service) guardRecords(ctx context.Context) (stop func(), err error) {
-	records, err := s.openRecords(ctx, max(recordRetention*s.tuning.CreditWindow, minRetention))
-	if err != nil {
-		return nil, fmt.Errorf("admission: %w", err)
-	}
-	s.records = records
-	guarding, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		if err := records.guard.Run(guarding); err != nil {
-			s.log.ErrorContext(ctx, "lease records are not guarded: nothing can be given back", "error", err)
-		}
-	}()
-	stop = func() { cancel(); <-ended }
-	select {
-	case <-records.guard.Ready():
-		return stop, nil
-	case <-ended:
-		cancel()
-		return nil, errors.New("admission: the lease records are not guarded")
-	case <-ctx.Done():
-		stop()
-		return nil, fmt.Errorf("admission: look at the lease records: %w", ctx.Err())
-	}
-}
-
 // archiveTimeout bounds how long a node waits for the archive at its start.
 const archiveTimeout = 10 * time.Second
 
