@@ -68,7 +68,7 @@ func newFixture(t *testing.T) *fixture {
 	}
 	now := func() (time.Time, error) { return time.UnixMilli(1_772_366_400_000), f.clock }
 	instant := func() (bucket.Instant, error) { return 1_000_000_000, nil }
-	log := audit.NewLog(f.DB, f.Table, now)
+	log := audit.NewLog(f.DB, f.Table, now, audit.IndexLag(5*time.Millisecond))
 	stores := admin.Stores{
 		Entities: entities.NewStore(f.DB, f.Table, log),
 		Limits:   limits.NewStore(f.DB, f.Table, log), Trail: trail.New(log, nil),

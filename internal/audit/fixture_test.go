@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -29,7 +30,7 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	b := tabletest.New(t)
-	return &fixture{Bench: b, t: t, log: NewLog(b.DB, b.Table, b.Now), other: NewLog(b.Direct, b.Table, b.Now)}
+	return &fixture{Bench: b, t: t, log: NewLog(b.DB, b.Table, b.Now, IndexLag(time.Millisecond)), other: NewLog(b.Direct, b.Table, b.Now)}
 }
 
 // rename is a change of an entity's name, planned from what is there.

@@ -86,15 +86,25 @@ func TargetOf(level api.LimitsTarget) string {
 
 // Show returns one event and whether it is as it was written. It fails with the
 // code not_found where there is none, and with invalid_id, without any I/O, for
-// what cannot be an id.
+// what cannot be an id. If the index does not show an event of a moment ago, Show
+// waits for the index and looks once more.
 func (l *Log) Show(ctx context.Context, ns string, req api.AuditShowRequest) (api.AuditShowReply, error) {
 	key, err := ParseID(ns, req.ID)
 	if err != nil {
 		return api.AuditShowReply{}, err
 	}
 	e, err := l.find(ctx, key)
-	if err != nil {
+	if e == nil && err == nil && l.isRecent(key) {
+		if err = l.AwaitIndex(ctx); err == nil {
+			e, err = l.find(ctx, key)
+		}
+	}
+	switch {
+	case err != nil:
 		return api.AuditShowReply{}, fmt.Errorf("show audit event %s: %w", req.ID, err)
+	case e == nil:
+		return api.AuditShowReply{}, fmt.Errorf("show audit event %s: %w", req.ID,
+			api.Errorf(api.CodeNotFound, "id", "there is no such audit event; it may have expired"))
 	}
 	err = l.verify(ctx, e)
 	if err != nil && !errors.Is(err, ErrBroken) {
@@ -103,7 +113,14 @@ func (l *Log) Show(ctx context.Context, ns string, req api.AuditShowRequest) (ap
 	return api.AuditShowReply{AuditEvent: OnTheWire(e), Intact: err == nil}, nil
 }
 
-// find reads an event whose target is not known.
+// isRecent reports whether an index may not show an event yet. Clocks of nodes differ by
+// less than the index lag.
+func (l *Log) isRecent(key keys.Audit) bool {
+	now, err := l.now()
+	return err != nil || now.UnixMilli()-key.AtMs < 2*l.lag.Milliseconds()
+}
+
+// find reads an event whose target is not known; nil: the index does not show it.
 func (l *Log) find(ctx context.Context, key keys.Audit) (*table.AuditEvent, error) {
 	row := keys.Query{PK: key.Indexes().GSI1.PK, SKPrefix: key.Indexes().GSI1.SK}
 	out, err := l.client.Query(ctx, table.QueryInput(l.table, listing.ByParent, row))
@@ -123,7 +140,7 @@ func (l *Log) find(ctx context.Context, key keys.Audit) (*table.AuditEvent, erro
 			return table.DecodeAuditEvent(event.Item)
 		}
 	}
-	return nil, api.Errorf(api.CodeNotFound, "id", "there is no such audit event; it may have expired")
+	return nil, nil //nolint:nilnil // no event is an answer, not an error
 }
 
 // IDOf is the id of an event: its time and its sequence, "1772366400000-42".

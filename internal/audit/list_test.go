@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/internal/table"
+	"github.com/tidegate/tidegate/internal/table/tabletest"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
@@ -233,6 +235,37 @@ func TestAlteredTrailsAreFound(t *testing.T) {
 	moved = *trail[1]
 	moved.Key.AtMs++
 	require.ErrorIs(t, f.log.verify(t.Context(), trail[0], &moved), ErrBroken)
+}
+
+// An index that is behind the table hides an event of a moment ago, which is shown all the
+// same. An event that is not there is not, and only a recent one is waited for.
+func TestAnEventOfAMomentAgoIsShown(t *testing.T) {
+	for range 10 {
+		synctest.Test(t, func(t *testing.T) {
+			b := tabletest.Stale(t, time.Now, table.IndexLag)
+			f := &fixture{Bench: b, t: t, log: NewLog(b.DB, b.Table, b.Now)}
+			require.NoError(t, f.log.Apply(t.Context(), f.rename("alice", "Alice")))
+			listed, err := f.log.List(t.Context(), ns, api.AuditListRequest{LimitsTarget: api.LimitsTarget{Entity: "alice"}})
+			require.NoError(t, err)
+			require.Len(t, listed.Events, 1, "the list of one target asks no index")
+			shown, err := f.log.Show(t.Context(), ns, api.AuditShowRequest{ID: listed.Events[0].ID})
+			require.NoError(t, err)
+			require.Equal(t, api.AuditShowReply{AuditEvent: listed.Events[0], Intact: true}, shown)
+
+			missing := func(at time.Time) time.Duration {
+				began := time.Now()
+				_, err := f.log.Show(t.Context(), ns, api.AuditShowRequest{ID: fmt.Sprintf("%d-9", at.UnixMilli())})
+				requireCode(t, api.CodeNotFound, err)
+				return time.Since(began)
+			}
+			require.Equal(t, table.IndexLag, missing(time.Now()))
+			require.Zero(t, missing(time.Now().Add(-time.Minute)))
+			ctx, cancel := context.WithTimeout(t.Context(), table.IndexLag/2)
+			defer cancel()
+			_, err = f.log.Show(ctx, ns, api.AuditShowRequest{ID: fmt.Sprintf("%d-9", time.Now().UnixMilli())})
+			require.ErrorIs(t, err, context.DeadlineExceeded, "it may be there")
+		})
+	}
 }
 
 func TestListTellsOfOutagesAndDamage(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	smithytime "github.com/aws/smithy-go/time"
 
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -46,19 +47,35 @@ type Log struct {
 	client *dynamodb.Client
 	table  string
 	now    func() (time.Time, error)
+	lag    time.Duration // of the table's indexes
 	sealer sealer
 	lanes  lanes
 }
 
+// Option changes a setting of a Log.
+type Option func(*Log)
+
+// IndexLag sets how far the table's indexes may be behind the table. The default is
+// [table.IndexLag].
+func IndexLag(lag time.Duration) Option { return func(l *Log) { l.lag = lag } }
+
 // NewLog returns the log of a table. The clock tells the store's time; its error
 // stops changes from being made.
-func NewLog(client *dynamodb.Client, tableName string, now func() (time.Time, error)) *Log {
-	return &Log{
-		client: client, table: tableName, now: now,
+func NewLog(client *dynamodb.Client, tableName string, now func() (time.Time, error), options ...Option) *Log {
+	l := &Log{
+		client: client, table: tableName, now: now, lag: table.IndexLag,
 		sealer: sealer{client: client, table: tableName, now: now},
 		lanes:  lanes{open: map[string]*lane{}},
 	}
+	for _, set := range options {
+		set(l)
+	}
+	return l
 }
+
+// AwaitIndex waits until the table's indexes show every write made before the call. The
+// error is the context's.
+func (l *Log) AwaitIndex(ctx context.Context) error { return smithytime.SleepWithContext(ctx, l.lag) }
 
 // Change is an administrative change to make.
 type Change struct {

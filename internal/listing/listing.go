@@ -21,6 +21,9 @@ const (
 	// pageQueries bounds the work for one page where many rows lead to items
 	// that are gone by now, or that the list does not show.
 	pageQueries = 64
+	// maxWidth is how many partitions of an index are read side by side. A list begins
+	// with one, because in a long list that one fills the page.
+	maxWidth = 8
 )
 
 // Indexes that steps query.
@@ -65,12 +68,17 @@ func Page(ctx context.Context, client *dynamodb.Client, tableName string, steps 
 		return "", err
 	}
 	p := page{table: tableName, client: client, steps: steps, at: at}
-	for queries := 0; p.at.step < len(steps); queries++ {
+	for queries, width := 0, 1; p.at.step < len(steps); {
 		if p.found >= want || p.bytes >= pageBytes || queries >= pageQueries {
 			return p.at.cursor(), nil
 		}
-		if err := p.read(ctx, min(want-p.found, chunkEntries), visit); err != nil {
+		asked := p.sideBySide(width)
+		if err := p.read(ctx, min(want-p.found, chunkEntries), asked, visit); err != nil {
 			return "", err
+		}
+		queries += len(asked)
+		if width = 1; p.at.after == nil { // short steps: the next ones may be short too
+			width = min(2*len(asked), maxWidth)
 		}
 	}
 	return "", nil
@@ -86,28 +94,48 @@ type page struct {
 	found, bytes int
 }
 
-// read adds the next n items at most, and moves on behind them.
-func (p *page) read(ctx context.Context, n int, visit Visit) error {
-	items, last, err := p.chunk(ctx, p.steps[p.at.step], n)
+// sideBySide returns the steps to ask next: an item or a query of the table alone, or
+// queries of indexes, so many at most.
+func (p *page) sideBySide(width int) []Step {
+	next := p.steps[p.at.step:]
+	n := 0
+	for n < min(width, len(next)) && next[n].Item == nil && next[n].Index != NoIndex {
+		n++
+	}
+	return next[:max(n, 1)]
+}
+
+// read asks the next steps, adds n items at most, and moves on behind them. What does not
+// fit is asked for again.
+func (p *page) read(ctx context.Context, n int, asked []Step, visit Visit) error {
+	chunks, err := p.chunks(ctx, asked, n)
 	if err != nil {
 		return err
 	}
-	for i, item := range items {
-		size, err := visit(item)
-		if err != nil {
-			return err
+	for _, c := range chunks {
+		for i, item := range c.items {
+			if item == nil {
+				continue
+			}
+			size, err := visit(item)
+			if err != nil {
+				return err
+			}
+			if size == 0 {
+				continue
+			}
+			p.found++
+			if p.bytes += size; p.bytes >= pageBytes && i < len(c.items)-1 {
+				p.at.after, err = table.ItemKey(item)
+				return err
+			}
 		}
-		if size == 0 {
-			continue
+		if p.at.after = c.last; c.last != nil {
+			return nil
 		}
-		p.found++
-		if p.bytes += size; p.bytes >= pageBytes && i < len(items)-1 {
-			p.at.after, err = table.ItemKey(item)
-			return err
+		if p.at.step++; p.bytes >= pageBytes {
+			return nil
 		}
-	}
-	if p.at.after = last; last == nil {
-		p.at.step++
 	}
 	return nil
 }
@@ -192,44 +220,74 @@ func At(text string) keys.Item {
 	return item
 }
 
-// chunk reads the next part of a step, n items at most, and says behind which
-// item to go on; nil: the step is at its end.
-func (p *page) chunk(ctx context.Context, at Step, n int) ([]table.Item, keys.Item, error) {
-	if at.Item != nil {
-		out, err := p.client.GetItem(ctx, table.ReadInput(p.table, at.Item.Key()))
-		if err != nil {
-			return nil, nil, fmt.Errorf("read %s: %w", at.Item.Key().PK, err)
-		}
-		if len(out.Item) == 0 {
-			return nil, nil, nil
-		}
-		return []table.Item{out.Item}, nil, nil
-	}
-	in := table.QueryInput(p.table, at.Index, at.Query)
-	limit, ascending := int32(n), !at.Descending
-	in.Limit, in.ScanIndexForward = &limit, &ascending
-	if p.at.after != nil {
-		table.StartAfter(in, at.Index, at.Query, p.at.after)
-	}
-	out, err := p.client.Query(ctx, in)
-	if err != nil {
-		return nil, nil, fmt.Errorf("query %s: %w", at.Query.PK, err)
-	}
-	var last keys.Item
-	if len(out.LastEvaluatedKey) > 0 {
-		if last, err = table.ItemKey(out.LastEvaluatedKey); err != nil {
-			return nil, nil, err
-		}
-	}
-	if at.Index == NoIndex {
-		return out.Items, last, nil
-	}
-	items, err := p.load(ctx, out.Items)
-	return items, last, err
+// chunk is the next part of a step.
+type chunk struct {
+	items []table.Item // nil: a row of an index whose item is gone
+	last  keys.Item    // where the step goes on, behind it; nil: the step is at its end
 }
 
-// load reads the items that rows of an index stand for, in the rows' order.
-// Rows of items that are gone lead to nothing.
+// chunks reads the next parts of steps, n items at most. Steps whose items do not fit, and
+// those behind them, have no chunk; the first one has.
+func (p *page) chunks(ctx context.Context, steps []Step, n int) ([]chunk, error) {
+	if item := steps[0].Item; item != nil {
+		out, err := p.client.GetItem(ctx, table.ReadInput(p.table, item.Key()))
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", item.Key().PK, err)
+		}
+		if len(out.Item) == 0 {
+			return []chunk{{}}, nil
+		}
+		return []chunk{{items: []table.Item{out.Item}}}, nil
+	}
+	pages, err := table.QueryAll(ctx, p.client, p.queries(steps, n))
+	if err != nil {
+		return nil, fmt.Errorf("query %s: %w", steps[0].Query.PK, err)
+	}
+	var found []chunk
+	var rows []table.Item
+	for _, out := range pages {
+		if rows = append(rows, out.Items...); len(rows) > n && len(found) > 0 {
+			rows = rows[:len(rows)-len(out.Items)]
+			break
+		}
+		c := chunk{items: out.Items}
+		if len(out.LastEvaluatedKey) > 0 {
+			if c.last, err = table.ItemKey(out.LastEvaluatedKey); err != nil {
+				return nil, err
+			}
+		}
+		found = append(found, c)
+	}
+	if steps[0].Index == NoIndex {
+		return found, nil
+	}
+	items, err := p.load(ctx, rows)
+	if err != nil {
+		return nil, err
+	}
+	for i := range found {
+		rows := len(found[i].items)
+		found[i].items, items = items[:rows], items[rows:]
+	}
+	return found, nil
+}
+
+// queries are those of steps, the first of which may have begun.
+func (p *page) queries(steps []Step, n int) []*dynamodb.QueryInput {
+	queries := make([]*dynamodb.QueryInput, len(steps))
+	for i, at := range steps {
+		queries[i] = table.QueryInput(p.table, at.Index, at.Query)
+		limit, ascending := int32(n), !at.Descending
+		queries[i].Limit, queries[i].ScanIndexForward = &limit, &ascending
+	}
+	if p.at.after != nil {
+		table.StartAfter(queries[0], steps[0].Index, steps[0].Query, p.at.after)
+	}
+	return queries
+}
+
+// load reads the items that rows of an index stand for, in the rows' order; nil for items
+// that are gone.
 func (p *page) load(ctx context.Context, rows []table.Item) ([]table.Item, error) {
 	wanted := make([]keys.Key, len(rows))
 	for i, row := range rows {
@@ -251,11 +309,9 @@ func (p *page) load(ctx context.Context, rows []table.Item) ([]table.Item, error
 		}
 		found[key.Key()] = item
 	}
-	inOrder := items[:0]
-	for _, k := range wanted {
-		if item, ok := found[k]; ok {
-			inOrder = append(inOrder, item)
-		}
+	inOrder := make([]table.Item, len(wanted))
+	for i, k := range wanted {
+		inOrder[i] = found[k]
 	}
 	return inOrder, nil
 }

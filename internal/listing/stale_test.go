@@ -15,6 +15,7 @@ import (
 	"github.com/tidegate/tidegate/internal/capacity"
 	"github.com/tidegate/tidegate/internal/entities"
 	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/internal/table/tabletest"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -24,7 +25,7 @@ import (
 
 const (
 	ns  = "AAAAAAAAAAA"
-	lag = time.Second
+	lag = table.IndexLag
 )
 
 // lists are all readers of indexes that answer with pages: each gives the names on one
@@ -158,4 +159,26 @@ func TestListsUnderStaleReads(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Lists over all partitions of an index end within the time that a caller gives them by
+// default, although each call of the store takes 80 ms.
+func TestListsOfManyPartitionsFitTheTimeOfARequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := tabletest.Stale(t, time.Now, lag)
+		log := audit.NewLog(b.DB, b.Table, b.Now)
+		_, err := entities.NewStore(b.DB, b.Table, log).Create(t.Context(), ns, api.Principal{}, api.EntityCreateRequest{ID: "team"})
+		require.NoError(t, err)
+		for i := range 3 {
+			member(t, b, log, fmt.Sprint("e", i), true)
+		}
+		time.Sleep(2 * lag)
+		b.Faults.Match(func(string, []byte) fault.Fault { return fault.Fault{Delay: 80 * time.Millisecond} })
+		for name, list := range lists(b, log) {
+			ctx, cancel := context.WithTimeout(t.Context(), api.DefaultTimeout)
+			_, _, err := list(ctx, "")
+			cancel()
+			require.NoError(t, err, name)
+		}
+	})
 }

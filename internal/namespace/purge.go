@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-	smithytime "github.com/aws/smithy-go/time"
 
 	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/internal/table"
@@ -15,19 +15,15 @@ import (
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-const (
-	// purgeItems is how many items one step of a purge removes at most: few
-	// enough for the time of one request.
-	purgeItems = 500
-	// indexLag is how far an index may be behind its table: mostly milliseconds. A
-	// namespace counts as empty when the index shows nothing that long after it showed
-	// nothing, and so that long after the purge was marked.
-	indexLag = time.Second
-)
+// purgeItems is how many items one step of a purge removes at most: few
+// enough for the time of one request.
+const purgeItems = 500
 
 // Purge does one step of removing all that a deleted namespace holds. The first
 // step marks the namespace, so that nothing brings half of it back; the last one
-// removes it from the registry, so that its name is free. What is left says
+// removes it from the registry, so that its name is free. A namespace counts as empty
+// if the index shows nothing twice, an index lag apart: then every write from before the
+// purge was marked is in the index. What is left says
 // where to go on: a purge that was broken off is finished by whoever asks again.
 //
 // It fails with the code conflict for a namespace that is not deleted, and with
@@ -48,7 +44,7 @@ func (o *Operator) Purge(ctx context.Context, name string, by api.Principal) (ap
 	reply := api.NamespacePurgeReply{}
 	for look := range 2 {
 		if look > 0 {
-			if err := smithytime.SleepWithContext(ctx, indexLag); err != nil {
+			if err := o.audit.AwaitIndex(ctx); err != nil {
 				return api.NamespacePurgeReply{}, fmt.Errorf("purge namespace %s: %w", name, err)
 			}
 		}
@@ -75,16 +71,17 @@ func (o *Operator) Purge(ctx context.Context, name string, by api.Principal) (ap
 // found and how many of those it removed.
 func (r *Registry) sweep(ctx context.Context, id string) (found, deleted int, err error) {
 	var unwanted []keys.Key
-	for _, partition := range keys.PurgePartitions(id) {
-		in := table.QueryInput(r.table, 4, keys.Query{PK: partition})
-		for len(unwanted) < purgeItems {
-			limit := int32(purgeItems - len(unwanted))
-			in.Limit = &limit
-			out, err := r.client.Query(ctx, in)
-			if err != nil {
-				return 0, 0, fmt.Errorf("list what it holds: %w", err)
-			}
-			for _, row := range out.Items {
+	for queries := r.partitions(id); len(queries) > 0 && len(unwanted) < purgeItems; {
+		for _, in := range queries {
+			in.Limit = aws.Int32(int32(purgeItems - len(unwanted)))
+		}
+		pages, err := table.QueryAll(ctx, r.client, queries)
+		if err != nil {
+			return 0, 0, fmt.Errorf("list what it holds: %w", err)
+		}
+		var unfinished []*dynamodb.QueryInput
+		for i, page := range pages {
+			for _, row := range page.Items {
 				key, err := table.KeyOf(row)
 				if err != nil {
 					return 0, 0, err
@@ -94,11 +91,13 @@ func (r *Registry) sweep(ctx context.Context, id string) (found, deleted int, er
 				}
 				unwanted = append(unwanted, key)
 			}
-			if in.ExclusiveStartKey = out.LastEvaluatedKey; len(out.LastEvaluatedKey) == 0 {
-				break
+			if queries[i].ExclusiveStartKey = page.LastEvaluatedKey; len(page.LastEvaluatedKey) > 0 {
+				unfinished = append(unfinished, queries[i])
 			}
 		}
+		queries = unfinished
 	}
+	unwanted = unwanted[:min(len(unwanted), purgeItems)]
 	left, err := table.DeleteKeys(ctx, r.client, r.table, unwanted)
 	if err != nil {
 		return 0, 0, err
@@ -109,17 +108,28 @@ func (r *Registry) sweep(ctx context.Context, id string) (found, deleted int, er
 // remaining counts what a namespace holds, a page of 1 MB in each partition: at
 // least that much is left.
 func (r *Registry) remaining(ctx context.Context, id string) (int64, error) {
-	var n int64
-	for _, partition := range keys.PurgePartitions(id) {
-		in := table.QueryInput(r.table, 4, keys.Query{PK: partition})
+	queries := r.partitions(id)
+	for _, in := range queries {
 		in.Select = types.SelectCount
-		out, err := r.client.Query(ctx, in)
-		if err != nil {
-			return 0, fmt.Errorf("count what it holds: %w", err)
-		}
-		n += int64(out.Count)
+	}
+	pages, err := table.QueryAll(ctx, r.client, queries)
+	if err != nil {
+		return 0, fmt.Errorf("count what it holds: %w", err)
+	}
+	var n int64
+	for _, page := range pages {
+		n += int64(page.Count)
 	}
 	return n, nil
+}
+
+// partitions are the queries that together list what a namespace holds.
+func (r *Registry) partitions(id string) []*dynamodb.QueryInput {
+	var queries []*dynamodb.QueryInput
+	for _, partition := range keys.PurgePartitions(id) {
+		queries = append(queries, table.QueryInput(r.table, 4, keys.Query{PK: partition}))
+	}
+	return queries
 }
 
 // remove takes the namespace out of the registry, unless somebody else did.

@@ -1,10 +1,22 @@
 package table
 
 import (
+	"context"
+	"time"
+
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/sourcegraph/conc/pool"
 
 	"github.com/tidegate/tidegate/pkg/keys"
 )
+
+// IndexLag bounds how far a global secondary index is expected to be behind its table.
+// The usual lag is milliseconds.
+const IndexLag = time.Second
+
+// parallelQueries is how many queries of one request run at once: a namespace's 16
+// partitions take two round trips.
+const parallelQueries = 8
 
 // QueryInput reads the partition of a query from the table (index 0,
 // consistently) or from global secondary index n.
@@ -35,4 +47,21 @@ func QueryInput(table string, index int, q keys.Query) *dynamodb.QueryInput {
 		in.ConsistentRead = &consistent
 	}
 	return in
+}
+
+// QueryAll runs queries side by side and returns their pages in the order of the queries.
+// The first error ends the others.
+func QueryAll(ctx context.Context, client *dynamodb.Client, queries []*dynamodb.QueryInput) ([]*dynamodb.QueryOutput, error) {
+	pages := make([]*dynamodb.QueryOutput, len(queries))
+	p := pool.New().WithContext(ctx).WithMaxGoroutines(parallelQueries).WithCancelOnError().WithFirstError()
+	for i, in := range queries {
+		p.Go(func(ctx context.Context) (err error) {
+			pages[i], err = client.Query(ctx, in)
+			return err
+		})
+	}
+	if err := p.Wait(); err != nil {
+		return nil, err
+	}
+	return pages, nil
 }

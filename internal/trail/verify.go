@@ -6,9 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"time"
-
-	smithytime "github.com/aws/smithy-go/time"
 
 	"github.com/tidegate/tidegate/internal/archive"
 	"github.com/tidegate/tidegate/internal/audit"
@@ -20,8 +17,6 @@ const (
 	// verifyEvents is how many events of the archive one part of a verification has:
 	// each of them may be a finding, and those must fit a NATS message.
 	verifyEvents = 2000
-	// indexLag is how far the index of events may be behind the table: mostly milliseconds.
-	indexLag = time.Second
 	// recentEvents is how many of the newest events the index may not show yet: a
 	// namespace has a few changes in a second.
 	recentEvents = 200
@@ -114,7 +109,7 @@ func (v *verification) part(ctx context.Context, list api.AuditListRequest) (*st
 	if err != nil || v.Cursor != "" || v.Next < 0 || !part.lacks(v.Next) {
 		return part, err
 	}
-	if err := smithytime.SleepWithContext(ctx, indexLag); err != nil {
+	if err := v.t.log.AwaitIndex(ctx); err != nil {
 		return nil, err
 	}
 	v.reply.Findings, v.Unreadable, v.Altered = v.reply.Findings[:findings], v.Unreadable[:unreadable], v.Altered[:altered]

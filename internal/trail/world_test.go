@@ -23,7 +23,11 @@ import (
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-const ns = "AAAAAAAAAAA"
+const (
+	ns = "AAAAAAAAAAA"
+	// indexLag is short: the indexes of the embedded engine are never behind.
+	indexLag = 5 * time.Millisecond
+)
 
 // world is a table with audit events, and an archive in an object store.
 type world struct {
@@ -41,7 +45,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{t: t, S3: archivetest.New(t), now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
 	clock := func() time.Time { return w.now }
 	w.Bench = tabletest.Behind(t, localdynamo.New(localdynamo.Options{Now: clock}).HTTPClient(), clock)
-	w.log = audit.NewLog(w.Direct, w.Table, w.Now)
+	w.log = audit.NewLog(w.Direct, w.Table, w.Now, audit.IndexLag(indexLag))
 	w.archive = w.Open(t)
 	w.trail = trail.New(w.log, w.archive)
 	return w
@@ -200,5 +204,5 @@ func (w *world) objectOf(e *api.AuditEvent) string {
 
 // through is the trail by way of the faults and hooks of the bench.
 func (w *world) through() *trail.Trail {
-	return trail.New(audit.NewLog(w.DB, w.Table, w.Now), w.archive)
+	return trail.New(audit.NewLog(w.DB, w.Table, w.Now, audit.IndexLag(indexLag)), w.archive)
 }

@@ -47,7 +47,7 @@ func (m *moment) Do(r *http.Request) (*http.Response, error) {
 func (w *world) operator(via aws.HTTPClient) *namespace.Operator {
 	now := func() (time.Time, error) { return time.Now(), nil }
 	db := dynamodb.NewFromConfig(localdynamo.Config(via, "us-east-1"))
-	return namespace.NewOperator(namespace.NewRegistry(db, w.Table), audit.NewLog(db, w.Table, now), now)
+	return namespace.NewOperator(namespace.NewRegistry(db, w.Table), audit.NewLog(db, w.Table, now, audit.IndexLag(5*time.Millisecond)), now)
 }
 
 // purge deletes the namespace of the world, and purges it to the end.
