@@ -73,9 +73,16 @@ func (s *Service) settle(ctx context.Context, r *request, token string, op settl
 		r.refuse(refusal)
 		return
 	}
+	if s.unsettled.Add(1) > int64(s.tuning.Queue) {
+		s.unsettled.Add(-1)
+		s.metrics.shed[scopeNode].Inc()
+		r.refuse(overloaded())
+		return
+	}
 	st := &settlement{request: r, op: op, token: token, lease: l, results: make([]*result, len(l.Levels))}
 	ended := make(chan struct{})
 	s.flights.Go(func() {
+		defer s.unsettled.Add(-1)
 		defer close(ended)
 		defer r.rescue()
 		st.run()
@@ -209,7 +216,7 @@ func (st *settlement) read() (recordVersion, error) {
 	defer cancel()
 	for {
 		stored, err := s.records.read(ctx, st.recordKey())
-		if err == nil && stored.record != nil && !stored.record.Held.fits(st.lease) {
+		if err == nil && stored.record != nil && !stored.record.fits(st.lease) {
 			err = errors.New("the lease's record does not fit its token")
 		}
 		if err == nil || ctx.Err() != nil {
