@@ -146,7 +146,10 @@ func (st *settlement) run() {
 	for wait := time.Duration(0); ; {
 		if !known {
 			var err error
-			if stored, err = st.read(); err != nil {
+			if stored, err = st.read(); errors.Is(err, errLate) {
+				st.refuse(asError(err))
+				return
+			} else if err != nil {
 				st.withoutRecords(err)
 				return
 			}
@@ -205,7 +208,8 @@ func (st *settlement) pause(wait time.Duration) bool {
 }
 
 // read reads the record, again and again until the answer is due. An operation that
-// only spends waits half of that time: it can do without.
+// only spends waits half of that time: it can do without. The error is errLate where
+// that is too short a time to tell whether records can be reached.
 func (st *settlement) read() (recordVersion, error) {
 	s := st.service
 	left := st.answerBy() - s.clock.Mono()
@@ -219,7 +223,12 @@ func (st *settlement) read() (recordVersion, error) {
 		if err == nil && stored.record != nil && !stored.record.fits(st.lease) {
 			err = errors.New("the lease's record does not fit its token")
 		}
-		if err == nil || ctx.Err() != nil {
+		switch {
+		case err == nil:
+			return stored, nil
+		case ctx.Err() != nil && left < maxSettleWait:
+			return stored, errLate
+		case ctx.Err() != nil:
 			return stored, err
 		}
 		if !st.pause(min(maxSettleWait, left)) {
@@ -236,9 +245,11 @@ func (st *settlement) begin(next step, revision uint64) (ended bool) {
 	version := recordVersion{record: &next.record}
 	var epoch int64
 	var err error
+	st.begun.Store(true) // what the record says is done, also when the answer to its write is late
 	version.revision, epoch, err = s.records.write(st.about(), st.recordKey(), &next.record, revision)
 	switch {
 	case errors.Is(err, errOvertaken):
+		st.begun.Store(false)
 		return false
 	case err == nil:
 	case next.credits.isZero() && !next.debits.isZero():
@@ -248,13 +259,11 @@ func (st *settlement) begin(next step, revision uint64) (ended bool) {
 		st.withoutRecords(err)
 		return true
 	default:
-		st.begun.Store(true)
 		if version.revision, epoch = st.insist(version.record, revision); version.revision == 0 {
 			st.refuse(unavailable(errUnknownRecord))
 			return true
 		}
 	}
-	st.begun.Store(true)
 	if st.op.gives() && !next.credits.isZero() && st.lease.Epoch < epoch {
 		st.refuse(unavailable(errInterrupted))
 		return true
