@@ -42,13 +42,16 @@ func TestACallerLeavesWhileTheRecordIsWritten(t *testing.T) {
 			nc := w.nats.Connect(t)
 			lease := acquire(t, nc, tokens500).Lease
 			sent, letGo := n.heldRecords(t)
-			answer := make(chan *api.Error, 1)
-			go func() {
-				m := send(t, nc, api.VerbAdjust, adjustBody(lease, c.deltas), 500*time.Millisecond)
-				answer <- api.DecodeError(m.Data)
-			}()
+			hurried := natsMsg(api.VerbAdjust, adjustBody(lease, c.deltas))
+			hurried.Header.Set(api.HeaderTimeout, api.FormatTimeout(500*time.Millisecond))
+			hurried.Reply = nc.NewInbox()
+			answers, err := nc.SubscribeSync(hurried.Reply)
+			require.NoError(t, err)
+			require.NoError(t, nc.PublishMsg(hurried))
 			<-sent
-			require.Equal(t, api.CodeUnavailable, (<-answer).Code, "408 would say that nothing was spent")
+			answer, err := answers.NextMsg(patience)
+			require.NoError(t, err)
+			require.Equal(t, api.CodeUnavailable, codeOf(answer), "408 would say that nothing was spent")
 			letGo()
 			for range 3 {
 				ask[api.AdjustReply](t, nc, api.VerbAdjust, adjustBody(lease, c.deltas))
