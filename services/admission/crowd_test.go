@@ -125,6 +125,8 @@ func TestSettlementsThatDoNotEndAreBounded(t *testing.T) {
 			}
 			end := begin(n)
 			for i, lease := range leases {
+				full := int64(min(i, room)) // those before hold their room, and no more
+				require.Eventually(t, func() bool { return n.unsettled.Load() <= full }, patience, tickle)
 				m := send(t, nc, api.VerbRelease, releaseBody(lease), 50*time.Millisecond)
 				for codeOf(m) == api.CodeDeadlineExceeded { // it has not begun
 					m = send(t, nc, api.VerbRelease, releaseBody(lease), 200*time.Millisecond)
