@@ -40,9 +40,9 @@ func blamed(err, outage error) error {
 type call struct {
 	operation
 	asker
-	repeated bool           // owned by the flight: a debit of unknown outcome is written once more
-	failures int            // owned by the flight: of a refund, in a row
-	waiters  []func(result) // owned by the flight: of a refund, told by finish
+	repeated bool     // owned by the flight: a debit of unknown outcome is written once more
+	failures int      // owned by the flight: of a refund, in a row
+	waiters  []waiter // owned by the flight: of a refund, told by finish
 
 	answered atomic.Bool
 	finish   func(result)

@@ -84,6 +84,7 @@ type committer struct {
 	owedUnits  int64           // write units of refused writes, for the next write to count
 	throttles  int             // in a row
 	pace       pace            // of the shard, where the bucket has several
+	looking    bool            // the flight reads the item for settlements: what has arrived since waits for the next step
 	delivered  *sync.WaitGroup // the answers of the last write that are made apart; may be nil
 }
 
@@ -151,13 +152,10 @@ func (c *committer) fly() {
 func (c *committer) take() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n := len(c.queue)
-	if most := c.node.tuning.Batch; most > 0 {
-		n = min(n, max(0, most-len(c.flight)))
+	if !c.looking || len(c.flight) == 0 {
+		c.board()
 	}
-	c.boardRefunds()
-	c.flight = append(c.flight, c.queue[:n]...)
-	c.queue = slices.Delete(c.queue, 0, n)
+	c.looking = false
 	if len(c.flight) == 0 {
 		c.flying, c.flight, c.queue = false, nil, nil
 		c.disarm()
@@ -165,6 +163,17 @@ func (c *committer) take() bool {
 	}
 	c.arm()
 	return true
+}
+
+// board moves what waits into the flight. c.mu is held.
+func (c *committer) board() {
+	n := len(c.queue)
+	if most := c.node.tuning.Batch; most > 0 {
+		n = min(n, max(0, most-len(c.flight)))
+	}
+	c.boardRefunds()
+	c.flight = append(c.flight, c.queue[:n]...)
+	c.queue = slices.Delete(c.queue, 0, n)
 }
 
 // land answers what a panic left behind: it must not take down other buckets,
@@ -184,67 +193,6 @@ func (c *committer) land() {
 	c.forget()
 	for _, q := range left {
 		q.answer(result{err: errInternal})
-	}
-}
-
-// arm sets the alarm to the earliest moment at which a call has to be answered.
-// c.mu is held.
-func (c *committer) arm() {
-	earliest := never
-	for _, calls := range [][]*call{c.flight, c.queue} {
-		for _, q := range calls {
-			if !q.answered.Load() {
-				earliest = min(earliest, q.answerBy)
-			}
-		}
-	}
-	if earliest == never {
-		c.disarm()
-		return
-	}
-	c.setAlarm(earliest)
-}
-
-// setAlarm sets the alarm to a moment; c.mu is held.
-func (c *committer) setAlarm(at time.Duration) {
-	c.alarmAt = at
-	wait := max(0, at-c.node.clock.Mono())
-	if c.alarm == nil {
-		c.alarm = time.AfterFunc(wait, c.overdue)
-	} else {
-		c.alarm.Reset(wait)
-	}
-}
-
-// disarm stops the alarm; c.mu is held.
-func (c *committer) disarm() {
-	if c.alarm != nil {
-		c.alarm.Stop()
-		c.alarm = nil
-	}
-	c.alarmAt = never
-}
-
-// overdue answers every call whose time is up, whatever the store does.
-func (c *committer) overdue() {
-	now := c.node.clock.Mono()
-	var late []*call
-	c.mu.Lock()
-	for _, calls := range [][]*call{c.flight, c.queue} {
-		for _, q := range calls {
-			if q.answerBy <= now && !q.answered.Load() {
-				late = append(late, q)
-			}
-		}
-	}
-	c.mu.Unlock()
-	for _, q := range late {
-		q.answer(result{err: errStoreSlow, settings: c.settings.Load()})
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.flying {
-		c.arm()
 	}
 }
 
@@ -290,7 +238,7 @@ func (c *committer) step(ctx context.Context) {
 		return
 	}
 	if c.mustLook(calls) {
-		c.read(ctx, calls)
+		c.look(ctx, calls)
 		return
 	}
 	if calls = c.dropRefunds(calls); len(calls) == 0 {
@@ -328,7 +276,7 @@ func (c *committer) step(ctx context.Context) {
 func (c *committer) find(ctx context.Context, calls []*call) {
 	late := slices.ContainsFunc(calls, func(q *call) bool { return q.received > c.seenAt })
 	if !c.absent || late {
-		c.read(ctx, calls)
+		c.look(ctx, calls)
 		return
 	}
 	parent := c.shard((bucket.Shard{Index: c.key.Shard}).Parent())
@@ -367,6 +315,13 @@ func (c *committer) mustLook(calls []*call) bool {
 	return false
 }
 
+// look reads the item for what has boarded. The next step decides by what it brings,
+// before others board that it would be too old for: they could follow without end.
+func (c *committer) look(ctx context.Context, calls []*call) {
+	c.looking = true
+	c.read(ctx, calls)
+}
+
 // lacks reports whether there is a limit that the item is not known to have.
 func (c *committer) lacks(amounts api.Amounts) bool {
 	for _, a := range amounts {
@@ -400,10 +355,9 @@ func spends(calls []*call) bool {
 // absent: the create form needs no state, and is refused with the truth.
 func (c *committer) view(now bucket.Instant, calls []*call) view {
 	acquires := needSettings(calls)
-	newer := slices.ContainsFunc(calls, func(q *call) bool { return q.since > c.seenAt })
 	v := view{
-		now: now, item: c.known,
-		fresh: c.node.clock.Mono()-c.seenAt <= maxDenialAge && !newer,
+		now: now, item: c.known, seenAt: c.seenAt,
+		fresh: c.node.clock.Mono()-c.seenAt <= maxDenialAge,
 		grace: (planGrace/2 + rand.N(planGrace/2)).Milliseconds(),
 	}
 	if acquires || c.known == nil {

@@ -194,7 +194,7 @@ func open(token string, keyOf func(id table.SigningKeyID) *signingKey) (*lease, 
 	}
 	l := new(lease)
 	if err := cbor.Unmarshal(message[1+table.SigningKeyIDBytes:], l); err != nil {
-		return nil, fmt.Errorf("decode a lease of our own signing: %w", err)
+		return nil, fmt.Errorf("%w: decode a lease of our own signing: %w", errForged, err)
 	}
 	return l, nil
 }

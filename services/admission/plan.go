@@ -63,6 +63,7 @@ type view struct {
 	item     *table.Bucket    // the shard as last seen; where absent, a full one
 	absent   bool             // there is no item: the write creates it
 	fresh    bool             // young enough to deny by
+	seenAt   time.Duration    // monotonic time from which on it is known; see operation.since
 	grace    int64            // milliseconds; see bucket.Limit.WindowNear
 	settings *limits.Resolved // nil while only settlements wait for an item that is there
 }
@@ -86,8 +87,8 @@ func newPlan(v view, operations []operation) plan {
 		case op.settle:
 			p.verdicts[i] = d.settle(op)
 		case !op.look:
-			p.verdicts[i] = d.acquire(op.amounts)
-		case d.fresh:
+			p.verdicts[i] = d.acquire(op)
+		case d.isFreshFor(op):
 			p.verdicts[i] = verdictShow
 		}
 	}
@@ -146,26 +147,30 @@ func costOf(amounts api.Amounts, limit string) int64 {
 	return tokens * bucket.Milli
 }
 
-func (d *draft) acquire(costs api.Amounts) verdict {
+// isFreshFor reports whether what is known is young enough to deny an operation by, or
+// to show it.
+func (d *draft) isFreshFor(op operation) bool { return d.fresh && op.since <= d.seenAt }
+
+func (d *draft) acquire(op operation) verdict {
 	short, shortAlone := false, false
 	for i := range d.limits {
 		l := &d.limits[i]
 		if !l.active {
 			continue
 		}
-		cost := costOf(costs, l.Name)
+		cost := costOf(op.amounts, l.Name)
 		short = short || l.tally.Balance() < cost
 		shortAlone = shortAlone || l.start < cost
 	}
 	switch {
-	case short && shortAlone && d.fresh:
+	case short && shortAlone && d.isFreshFor(op):
 		return verdictDeny
 	case short:
 		return verdictWait
 	}
 	for i := range d.limits {
 		if l := &d.limits[i]; l.active {
-			l.tally.Spend(costOf(costs, l.Name))
+			l.tally.Spend(costOf(op.amounts, l.Name))
 			l.touched = true
 		}
 	}
@@ -189,7 +194,7 @@ func (d *draft) settle(op operation) verdict {
 			continue
 		}
 		if trial := l.tally; !trial.Debit(delta) {
-			if alone := bucket.NewTally(l.window, l.Drawn); d.fresh && !alone.Debit(delta) {
+			if alone := bucket.NewTally(l.window, l.Drawn); d.isFreshFor(op) && !alone.Debit(delta) {
 				return verdictDeny
 			}
 			return verdictWait

@@ -101,6 +101,11 @@ func (t tokenTable) fits(l *lease) bool {
 	return slices.EqualFunc(t, l.Levels, func(row []int64, level leaseLevel) bool { return len(row) == len(level.Held) })
 }
 
+// fits reports whether the record is one of the lease.
+func (r *record) fits(l *lease) bool {
+	return r.Held.fits(l) && (r.Pending == nil || r.Pending.Left.fits(l))
+}
+
 // amounts returns what the table holds for one level, by name of the limit.
 func (t tokenTable) amounts(l *lease, level int) (amounts api.Amounts) {
 	for n, tokens := range t[level] {

@@ -14,19 +14,29 @@ const maxRefundPause = 2 * time.Second
 // giveBack adds a refund to the sum that the shard's next write gives back. A refund
 // is final: it takes no room in the queue, has no deadline, and is tried again until
 // the store takes it or the outcome is unknown, in which case its tokens stay spent.
-// finish is called once, with what came of it.
+// finish is called with what came of it, unless r is answered before.
 func (c *committer) giveBack(op operation, r *request, finish func(result)) {
 	now := c.node.clock.Mono()
 	q := &call{operation: op, asker: asker{request: r, received: now, deadline: never, answerBy: never}}
 	q.settle, q.refund = true, true
-	q.waiters = []func(result){finish}
+	q.waiters = []waiter{{r, finish}}
 	q.finish = func(r result) {
-		for _, told := range q.waiters {
-			told(r)
+		c.node.unsettled.Add(-1)
+		for _, w := range q.waiters {
+			w.told(r)
 		}
 	}
+	c.node.unsettled.Add(1)
 	c.giveBackAll(q)
 }
+
+// waiter is told what came of a refund, as long as its request is not answered.
+type waiter struct {
+	request *request
+	told    func(result)
+}
+
+func (w waiter) isGone() bool { return w.request.answered.Load() }
 
 // refunded is what came of one of several refunds.
 type refunded struct {
@@ -102,7 +112,12 @@ func (q *call) join(more *call) {
 	q.undone += more.undone
 	q.settled += more.settled
 	q.received = max(q.received, more.received)
+	if len(q.waiters)+len(more.waiters) > cap(q.waiters) { // a sum may wait long, with waiters that come and go
+		q.waiters = slices.DeleteFunc(q.waiters, waiter.isGone)
+		q.waiters = slices.Grow(q.waiters, len(q.waiters)+len(more.waiters))
+	}
 	q.waiters = append(q.waiters, more.waiters...)
+	q.request.service.unsettled.Add(-1) // two sums are one now
 }
 
 // dropRefunds answers the refunds of a shard that is not there, and returns the other

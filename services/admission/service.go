@@ -135,6 +135,7 @@ type Service struct {
 	sequence     atomic.Uint64
 	pending      atomic.Int64    // requests not yet answered
 	requests     sync.WaitGroup  // the same, to wait for
+	unsettled    atomic.Int64    // settlements that have not ended, whoever waits for them, and sums of refunds that are not written
 	flights      crew            // everything that works on them
 	news         news            // of configuration
 	abort        context.Context //nolint:containedctx // the life of flights, which no single request owns

@@ -73,9 +73,16 @@ func (s *Service) settle(ctx context.Context, r *request, token string, op settl
 		r.refuse(refusal)
 		return
 	}
+	if s.unsettled.Add(1) > int64(s.tuning.Queue) {
+		s.unsettled.Add(-1)
+		s.metrics.shed[scopeNode].Inc()
+		r.refuse(overloaded())
+		return
+	}
 	st := &settlement{request: r, op: op, token: token, lease: l, results: make([]*result, len(l.Levels))}
 	ended := make(chan struct{})
 	s.flights.Go(func() {
+		defer s.unsettled.Add(-1)
 		defer close(ended)
 		defer r.rescue()
 		st.run()
@@ -143,7 +150,10 @@ func (st *settlement) run() {
 		read := !known
 		if read {
 			var err error
-			if stored, err = st.read(); err != nil {
+			if stored, err = st.read(); errors.Is(err, errLate) {
+				st.refuse(asError(err))
+				return
+			} else if err != nil {
 				st.withoutRecords(err)
 				return
 			}
@@ -210,7 +220,8 @@ func (st *settlement) pause(wait time.Duration) bool {
 }
 
 // read reads the record, again and again until the answer is due. An operation that
-// only spends waits half of that time: it can do without.
+// only spends waits half of that time: it can do without. The error is errLate where
+// that is too short a time to tell whether records can be reached.
 func (st *settlement) read() (recordVersion, error) {
 	s := st.service
 	left := st.answerBy() - s.clock.Mono()
@@ -221,10 +232,15 @@ func (st *settlement) read() (recordVersion, error) {
 	defer cancel()
 	for {
 		stored, err := s.records.read(ctx, st.recordKey())
-		if err == nil && stored.record != nil && !stored.record.Held.fits(st.lease) {
+		if err == nil && stored.record != nil && !stored.record.fits(st.lease) {
 			err = errors.New("the lease's record does not fit its token")
 		}
-		if err == nil || ctx.Err() != nil {
+		switch {
+		case err == nil:
+			return stored, nil
+		case ctx.Err() != nil && left < maxSettleWait:
+			return stored, errLate
+		case ctx.Err() != nil:
 			return stored, err
 		}
 		if !st.pause(min(maxSettleWait, left)) {
@@ -241,9 +257,11 @@ func (st *settlement) begin(next step, revision uint64) (ended bool) {
 	version := recordVersion{record: &next.record}
 	var epoch int64
 	var err error
+	st.begun.Store(true) // what the record says is done, also when the answer to its write is late
 	version.revision, epoch, err = s.records.write(st.about(), st.recordKey(), &next.record, revision)
 	switch {
 	case errors.Is(err, errOvertaken):
+		st.begun.Store(false)
 		return false
 	case err == nil:
 	case next.credits.isZero() && !next.debits.isZero():
@@ -253,13 +271,11 @@ func (st *settlement) begin(next step, revision uint64) (ended bool) {
 		st.withoutRecords(err)
 		return true
 	default:
-		st.begun.Store(true)
 		if version.revision, epoch = st.insist(version.record, revision); version.revision == 0 {
 			st.refuse(unavailable(errUnknownRecord))
 			return true
 		}
 	}
-	st.begun.Store(true)
 	s.recent.Add(st.recordKey(), version)
 	if st.op.gives() && !next.credits.isZero() && st.lease.Epoch < epoch {
 		st.refuse(unavailable(errInterrupted))

@@ -168,6 +168,9 @@ func (w *world) nodeWith(t *testing.T, tuning Tuning, faults fault.Options) *nod
 		if testutil.ToFloat64(n.Service.metrics.panics) > 0 {
 			t.Error("the node recovered from a panic")
 		}
+		if left := n.unsettled.Load(); left != 0 {
+			t.Errorf("the node stopped with %d settlements that have not ended", left)
+		}
 	})
 	select {
 	case <-n.Ready():
