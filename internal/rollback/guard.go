@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -77,7 +78,8 @@ type Guard struct {
 	owed      int64           // the epoch that the table must still get; 0: none
 	refreshed time.Time       // when the epoch was last read
 
-	queue queue
+	queue  queue
+	awaits atomic.Bool // the connection has the subscription for acknowledgements
 
 	mu      sync.Mutex
 	seen    leader.Term     // as last heard, zero while unknown; guarded by mu
@@ -150,6 +152,15 @@ func (g *Guard) Run(ctx context.Context) error {
 		case <-ticker.C:
 		}
 	}
+}
+
+// Subscriptions returns how many subscriptions the guard has added to its connection
+// since it was ready: that for acknowledgements, which the first write makes.
+func (g *Guard) Subscriptions() int {
+	if g.awaits.Load() {
+		return 1
+	}
+	return 0
 }
 
 // Certain waits until this node, and every other that was known to live, has looked

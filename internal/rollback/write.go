@@ -204,6 +204,7 @@ func (g *Guard) sendEach(ctx context.Context, few []*write) {
 		if futures[i], err = g.js.PublishMsgAsync(w.message); err != nil {
 			w.end(0, fmt.Errorf("publish: %w", err))
 		}
+		g.awaits.Store(true)
 	}
 	err := g.renew(ctx)
 	if errors.Is(err, leader.ErrFenced) {

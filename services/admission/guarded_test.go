@@ -32,7 +32,7 @@ func TestADebitMeetsAnotherNodesChange(t *testing.T) {
 			n, other := w.node(t, Tuning{}), w.node(t, Tuning{})
 			nc := w.nats.Connect(t)
 			lease := n.acquireAt(t, nc, `{"entity":"e","resource":"gpt-4","consume":{"tpm":100}}`).Lease
-			w.hold(t, "e", 0, 1000) // it has refilled, and is idle
+			w.hold(t, "e", 0, 2000) // more than its capacity has refilled: it is idle, and the debit sets its count
 			require.NoError(t, n.doAt(errand{n.committer(w.bucketKey("e")), operation{look: true, since: n.clock.Mono()}})[0].err)
 			var changed atomic.Bool
 			n.faults.Match(func(op string, _ []byte) fault.Fault {

@@ -73,10 +73,10 @@ func (s *Service) listen() (*listener, error) {
 	return l, nil
 }
 
-// stop takes no more requests and returns when those received are handed over,
-// given how many subscriptions there are meanwhile beside those of the start. It
+// stop takes no more requests and returns when those received are handed over.
+// more tells how many subscriptions there are now beside those of the start. It
 // fails with errAway where there is no server: nothing more comes from there then.
-func (l *listener) stop(ctx context.Context, more int) error {
+func (l *listener) stop(ctx context.Context, more func() int) error {
 	if l.nats.IsClosed() {
 		return nil
 	}
@@ -89,7 +89,7 @@ func (l *listener) stop(ctx context.Context, more int) error {
 	defer tick.Stop()
 	away := time.NewTimer(awayTime)
 	defer away.Stop()
-	for l.nats.NumSubscriptions() > l.others+more {
+	for l.nats.NumSubscriptions() > l.others+more() {
 		if l.nats.IsConnected() {
 			away.Reset(awayTime)
 		}

@@ -87,10 +87,10 @@ func (s *Service) openRecords(ctx context.Context, ttl time.Duration) (*records,
 
 // guardRecords opens the lease records and runs their guard until stop is called,
 // which returns when the guard has ended. It waits for the guard's first look.
-func (s *Service) guardRecords(ctx context.Context) (stop func(), err error) {
+func (s *Service) guardRecords(ctx context.Context) (guard *rollback.Guard, stop func(), err error) {
 	records, err := s.openRecords(ctx, max(recordRetention*s.tuning.CreditWindow, minRetention))
 	if err != nil {
-		return nil, fmt.Errorf("admission: %w", err)
+		return nil, nil, fmt.Errorf("admission: %w", err)
 	}
 	s.records = records
 	guarding, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -104,13 +104,13 @@ func (s *Service) guardRecords(ctx context.Context) (stop func(), err error) {
 	stop = func() { cancel(); <-ended }
 	select {
 	case <-records.guard.Ready():
-		return stop, nil
+		return records.guard, stop, nil
 	case <-ended:
 		cancel()
-		return nil, errors.New("admission: the lease records are not guarded")
+		return nil, nil, errors.New("admission: the lease records are not guarded")
 	case <-ctx.Done():
 		stop()
-		return nil, fmt.Errorf("admission: look at the lease records: %w", ctx.Err())
+		return nil, nil, fmt.Errorf("admission: look at the lease records: %w", ctx.Err())
 	}
 }
 

@@ -255,7 +255,7 @@ func (s *Service) Run(ctx context.Context) error {
 	if err := s.prepare(ctx); err != nil {
 		return err
 	}
-	stopGuard, err := s.guardRecords(ctx)
+	guard, stopGuard, err := s.guardRecords(ctx)
 	if err != nil {
 		return err
 	}
@@ -283,7 +283,7 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	stopFollowing()
 	<-followed
-	return errors.Join(err, s.drain(l, f.subscriptions(), stopGuard))
+	return errors.Join(err, s.drain(l, func() int { return f.subscriptions() + guard.Subscriptions() }, stopGuard))
 }
 
 // prepare brings what requests rely on: the table, the clock's first bound, the
@@ -323,9 +323,9 @@ func (s *Service) checkArchive(ctx context.Context) error {
 }
 
 // drain ends the node without losing an answer. It hears of changed configuration
-// to the end, from so many subscriptions beside the listener's. The lease records'
+// to the end, from subscriptions of its own: more tells how many. The lease records'
 // guard writes what requests under way need, and stops after them.
-func (s *Service) drain(l *listener, more int, stopGuard func()) error {
+func (s *Service) drain(l *listener, more func() int, stopGuard func()) error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.tuning.DrainTimeout)
 	defer cancel()
 	linger := time.NewTimer(lingerTime)

@@ -38,7 +38,7 @@ func (w *world) consumed(t *testing.T, limit string) int64 {
 
 func TestAdjustAndRelease(t *testing.T) {
 	w := tpmWorld(t)
-	w.node(t, Tuning{})
+	n := w.node(t, Tuning{})
 	nc := w.nats.Connect(t)
 	first := acquire(t, nc, tokens500).Lease
 	more := ask[api.AdjustReply](t, nc, api.VerbAdjust, adjustBody(first, `{"tpm":700}`))
@@ -53,6 +53,7 @@ func TestAdjustAndRelease(t *testing.T) {
 	require.EqualValues(t, 0, w.consumed(t, "tpm"))
 	require.EqualValues(t, 0, w.consumed(t, "rpm"))
 	require.EqualValues(t, 1, w.item(t, "api-key-123", "gpt-4").Acquires)
+	require.NoError(t, n.stop(), "a node that has settled stops in its time")
 }
 
 // A settlement happens once: a repeat gets the same answer, another operation on
