@@ -250,7 +250,8 @@ func (st *settlement) read() (recordVersion, error) {
 }
 
 // begin stores the record that the operation begins with, then does what it says. It
-// reports false where the record has changed: then the operation decides again.
+// reports false where the record has changed, or was not stored and there is time left:
+// then the operation decides again.
 func (st *settlement) begin(next step, revision uint64) (ended bool) {
 	s, began := st.service, st.service.clock.Mono()
 	next.record.Nonce = s.nonce()
@@ -268,6 +269,9 @@ func (st *settlement) begin(next step, revision uint64) (ended bool) {
 		st.unrecorded(next.debits)
 		return true
 	case errors.Is(err, errNotStored):
+		if st.begun.Store(false); st.pause(maxSettleWait) {
+			return false // a busy disk, or a leader that is elected: there is time left
+		}
 		st.withoutRecords(err)
 		return true
 	default:
