@@ -168,7 +168,7 @@ func (s *stack) natsServer(t *testing.T, service types.ServiceConfig) *process {
 		make: func() *exec.Cmd {
 			clearPorts(t, portsDir)
 			file := filepath.Join(s.folder, "nats.conf")
-			text := fmt.Sprintf("include %q\nlisten: %q\nhttp: %q\njetstream { store_dir: %q }\n",
+			text := fmt.Sprintf("include %q\nlisten: %q\nhttp: %q\njetstream { store_dir: %q, sync_interval: always }\n",
 				config, client, monitor, filepath.Join(s.folder, "nats-data"))
 			require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 			cmd := outlasting(t, natsServerProgram(t), service.Command[0], file, "--ports_file_dir", portsDir)
@@ -180,7 +180,7 @@ func (s *stack) natsServer(t *testing.T, service types.ServiceConfig) *process {
 			ports := natsPortsIn(t, p, portsDir)
 			address := regexp.MustCompile(`127\.0\.0\.1:\d+`)
 			client, monitor = address.FindString(ports.NATS[0]), address.FindString(ports.Monitoring[0])
-			s.reached["nats:4222"] = client
+			s.reached["nats:4222"], s.reached["nats:8222"] = client, monitor
 		},
 		checks: func(t *testing.T, p *process) {
 			t.Helper()
