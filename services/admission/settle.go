@@ -25,8 +25,10 @@ type settlement struct {
 	// stored says that the operation is final: whatever comes, it is answered as done.
 	stored atomic.Bool
 	// begun says that tokens may be spent or given back by now.
-	begun   atomic.Bool
-	results []*result // of each level; nil where no write brought one
+	begun atomic.Bool
+	// unstored says that the record could not be stored so far.
+	unstored atomic.Bool
+	results  []*result // of each level; nil where no write brought one
 }
 
 // adjust settles the difference between what was reserved and what was used.
@@ -130,6 +132,8 @@ func (st *settlement) overdue() {
 		st.respondDone(nil)
 	case st.begun.Load():
 		st.refuse(unavailable(errSettling))
+	case st.unstored.Load():
+		st.refuse(unavailable(errNotStored))
 	default:
 		st.refuse(asError(errLate))
 	}
@@ -269,6 +273,7 @@ func (st *settlement) begin(next step, revision uint64) (ended bool) {
 		st.unrecorded(next.debits)
 		return true
 	case errors.Is(err, errNotStored):
+		st.unstored.Store(true)
 		if st.begun.Store(false); st.pause(maxSettleWait) {
 			return false // a busy disk, or a leader that is elected: there is time left
 		}
