@@ -66,6 +66,7 @@ func (s *Service) settle(ctx context.Context, r *request, token string, op settl
 	if l == nil {
 		return
 	}
+	s.epochs.Adopt(l.Epoch) // the token is signed: another node has issued it in that epoch
 	op.number = l.Number
 	refusal := unknownTo(l, op.deltas)
 	if refusal == nil && op.gives() {
