@@ -64,7 +64,7 @@ func (n *node) settled(t *testing.T) {
 // Known limits serve while they cannot be read again, however many buckets are due at
 // once and however old they are; and once they can be, the bucket follows.
 func TestKnownLimitsOutliveReadsThatFail(t *testing.T) {
-	const buckets = 1000
+	const buckets = 200
 	for name, f := range readFaults() {
 		for _, age := range []time.Duration{maxSettingsAge - 1, maxSettingsAge, time.Hour - time.Minute} {
 			t.Run(name+"/"+age.String(), func(t *testing.T) {
