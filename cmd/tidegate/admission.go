@@ -86,7 +86,7 @@ func (c admissionCmd) make(n node, nc *nats.Conn) (service, error) {
 	return explained{made, c.storeFlags}, err
 }
 
-// explained is an admission node that says what to do about an error of its store.
+// explained wraps an admission node and adds advice to the errors of its store.
 type explained struct {
 	*admission.Service
 	store storeFlags
@@ -94,8 +94,8 @@ type explained struct {
 
 func (e explained) Run(ctx context.Context) error { return e.store.explain(e.Service.Run(ctx)) }
 
-// systemClock is this machine's clock. The wall reading carries no monotonic
-// one, so that a clock that is set is seen to be.
+// systemClock returns this machine's clock. The wall reading carries no monotonic
+// reading, so that a clock step is visible.
 func systemClock() storeclock.Source {
 	start := time.Now()
 	return func() storeclock.Reading {

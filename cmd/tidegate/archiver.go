@@ -19,8 +19,8 @@ import (
 	"github.com/tidegate/tidegate/services/archiver"
 )
 
-// localArchive is where audit events go that have left the table, where nobody says
-// otherwise: below the data directory of `tidegate up`.
+// localArchive is the default URL of the archive: below the data directory of
+// `tidegate up`.
 const localArchive = "file://./tidegate-data/archive"
 
 type archiverCmd struct {

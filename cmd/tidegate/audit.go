@@ -24,7 +24,7 @@ type auditListCmd struct {
 	Limit int `name:"limit" default:"100" placeholder:"N" help:"How many at most, 0 for all; default: 100."`
 }
 
-// Run prints as many pages as are asked for as one list.
+// Run prints up to --limit events as a single list, over as many pages as needed.
 func (c auditListCmd) Run(ctx context.Context, o output) error {
 	query, err := c.query(time.Now())
 	if err == nil && c.Limit < 0 {
@@ -92,7 +92,7 @@ func (auditShowCmd) Help() string {
 // errAltered ends audit show where the event's seal does not match.
 var errAltered = errors.New("the event is not as it was written: somebody changed it")
 
-// Run prints one event, and whether it is as it was written.
+// Run prints an event and reports whether its seal is intact.
 func (c auditShowCmd) Run(ctx context.Context, o output) error {
 	return c.client(func(client *tidegate.Client) error {
 		reply, err := client.Admin().ShowAudit(ctx, c.ID)
@@ -132,7 +132,7 @@ func (p *page) events(events []api.AuditEvent) {
 	p.table(rows)
 }
 
-// principal is who made a change.
+// principal formats the author of a change.
 func principal(w api.Principal) string {
 	name := w.User
 	if w.Account != "" {

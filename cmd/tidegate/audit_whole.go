@@ -30,7 +30,7 @@ type auditTimeFlags struct {
 	To   string `name:"to" placeholder:"TIME" help:"Not after this, in the same forms."`
 }
 
-// times are the bounds in Unix milliseconds; 0 is none.
+// times returns the bounds in Unix milliseconds; 0 means unbounded.
 func (f auditTimeFlags) times(now time.Time) (from, to int64, err error) {
 	if from, err = parseTime("--from", f.From, now); err != nil {
 		return 0, 0, err
@@ -100,7 +100,7 @@ func (o output) export(ctx context.Context, admin tidegate.Admin, query api.Audi
 			return done.Load(), err
 		}
 		if first && len(part.Events) > 0 && part.Cursor != "" {
-			// What is asked for may be less: nobody has counted it.
+			// The newest sequence number is an upper bound: the exact count is unknown.
 			stop = o.watch(ctx, watched{what: "exporting", unit: "events, at most", total: part.Events[0].Sequence, done: done.Load})
 		}
 		for i := range part.Events {
@@ -184,8 +184,8 @@ func isMissing(r api.AuditVerifyReply) bool {
 	return false
 }
 
-// stillMissing leaves out what is missing for the first time: it was there when the
-// first verification looked for it, and has left the table since.
+// stillMissing keeps only the findings that both verifications report. An event that
+// was present at the first has left the table since, and is in the archive.
 func stillMissing(before, now []api.AuditFinding) []api.AuditFinding {
 	still := []api.AuditFinding{}
 	for _, f := range now {
@@ -226,7 +226,7 @@ func (o output) verify(ctx context.Context, admin tidegate.Admin, request api.Au
 	}
 }
 
-// verified adds what a verification has found.
+// verified adds the findings of a verification.
 func (p *page) verified(all api.AuditVerifyReply) {
 	places := "in the table"
 	if all.Archive != "" {

@@ -24,7 +24,7 @@ type loadCommands struct {
 	Bench  benchCmd  `cmd:"" group:"load" help:"Acquire again and again, and report."`
 }
 
-// loadFlags say what load is put on and how it is watched.
+// loadFlags set the load and how its progress is shown.
 type loadFlags struct {
 	clientFlags
 	Resource    string        `name:"resource" default:"bench" placeholder:"NAME" help:"On what to spend; default bench."`
@@ -34,8 +34,8 @@ type loadFlags struct {
 	ClockSkew   time.Duration `name:"clock-skew" help:"How far the nodes' clocks may be apart: the check for exceeded limits allows for it."`
 }
 
-// open connects and sets limits, where that is asked for. done closes what it
-// opened.
+// open connects, and sets limits if requested. The caller must call done to close the
+// connection.
 func (f loadFlags) open(ctx context.Context, prefix string, entities int) (target loadgen.Target, done func(), err error) {
 	limits, err := parseLimits(f.SetLimits)
 	if err == nil {
@@ -101,7 +101,7 @@ func (f loadFlags) conclude(o output, report loadgen.Report, err error) error {
 	return nil
 }
 
-// watched is what people want to see of a run under way.
+// watched describes the progress line of a run.
 type watched struct {
 	what, unit string
 	total      int64

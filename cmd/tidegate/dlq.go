@@ -68,7 +68,7 @@ type letterRow struct {
 	Reason  string    `json:"reason"`
 }
 
-// Run prints all dead letters, without what they hold.
+// Run lists all dead letters, without their payloads.
 func (c dlqListCmd) Run(ctx context.Context, o output) error {
 	return c.deadLetters(func(dead *consume.DeadLetters) error {
 		rows := []letterRow{}
@@ -114,7 +114,7 @@ type shownLetter struct {
 	Raw      []byte          `json:"raw,omitempty"`   // otherwise
 }
 
-// show reads what can be read.
+// show decodes as much of a dead letter as possible.
 func show(l consume.DeadLetter) shownLetter {
 	s := shownLetter{letterRow: letterRow{l.Number, l.Service, l.At, l.Subject, l.Reason}}
 	if e, err := events.Decode(l.Data); err == nil {
@@ -129,7 +129,7 @@ func show(l consume.DeadLetter) shownLetter {
 	return s
 }
 
-// Run prints one dead letter.
+// Run prints a dead letter.
 func (c dlqShowCmd) Run(ctx context.Context, o output) error {
 	return c.deadLetters(func(dead *consume.DeadLetters) error {
 		letter, err := dead.Get(ctx, c.Number)

@@ -50,7 +50,7 @@ func (c entityCreateCmd) Run(ctx context.Context, o output) error {
 	})
 }
 
-// parseMeta reads entries as people write them; nil for none.
+// parseMeta parses KEY=VALUE entries; it returns nil for an empty list.
 func parseMeta(texts []string) (map[string]string, error) {
 	if len(texts) == 0 {
 		return nil, nil //nolint:nilnil // no entries are no error
@@ -74,7 +74,7 @@ type entityGetCmd struct {
 	Entity string `arg:"" help:"Its id."`
 }
 
-// Run prints one entity.
+// Run prints an entity.
 func (c entityGetCmd) Run(ctx context.Context, o output) error {
 	if err := api.CheckEntity(c.Entity); err != nil {
 		return usageError{err}
@@ -158,7 +158,7 @@ type entityChildrenCmd struct {
 	Entity string `arg:"" help:"The parent's id."`
 }
 
-// Run prints all pages as one list.
+// Run prints all pages as a single list.
 func (c entityChildrenCmd) Run(ctx context.Context, o output) error {
 	if err := api.CheckEntity(c.Entity); err != nil {
 		return usageError{err}
@@ -172,7 +172,7 @@ func (c entityChildrenCmd) Run(ctx context.Context, o output) error {
 
 type entityListCmd struct{ clientFlags }
 
-// Run prints all pages as one list.
+// Run prints all pages as a single list.
 func (c entityListCmd) Run(ctx context.Context, o output) error {
 	return c.client(func(client *tidegate.Client) error {
 		return o.entities("nobody created an entity; that is not needed to spend", func(q api.EntityListRequest) (api.EntityListReply, error) {
@@ -181,7 +181,7 @@ func (c entityListCmd) Run(ctx context.Context, o output) error {
 	})
 }
 
-// entities reads all pages and prints them as one list, or says that it is empty.
+// entities reads all pages and prints them as a single list, or reports that it is empty.
 func (o output) entities(none string, read func(api.EntityListRequest) (api.EntityListReply, error)) error {
 	all := api.EntityListReply{Entities: []api.Entity{}}
 	for query := (api.EntityListRequest{Limit: api.MaxPage}); ; {

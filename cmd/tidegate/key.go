@@ -27,7 +27,7 @@ func (c keyListCmd) Run(ctx context.Context, o output) error {
 
 type keyRotateCmd struct{ natsFlags }
 
-// Run makes the next key, unless one waits.
+// Run creates the next key, unless a created key is still waiting to be used.
 func (c keyRotateCmd) Run(ctx context.Context, o output) error {
 	return c.operator(func(operator tidegate.Operator) error {
 		next, err := operator.RotateLeaseKey(ctx)

@@ -111,7 +111,7 @@ type limitsGetCmd struct {
 	levelFlags
 }
 
-// Run prints one level.
+// Run prints a config level.
 func (c limitsGetCmd) Run(ctx context.Context, o output) error {
 	target, err := c.target()
 	if err != nil {
@@ -152,7 +152,7 @@ type limitsListCmd struct {
 	levelFlags
 }
 
-// Run prints all pages as one list.
+// Run prints all pages as a single list.
 func (c limitsListCmd) Run(ctx context.Context, o output) error {
 	var target api.LimitsTarget
 	if c.levelFlags != (levelFlags{}) {
@@ -190,7 +190,7 @@ type limitsResolveCmd struct {
 	Resource string `arg:"" help:"On what."`
 }
 
-// Run prints which level holds, and those it hides.
+// Run prints the config level that applies, and the levels it hides.
 func (c limitsResolveCmd) Run(ctx context.Context, o output) error {
 	if _, err := spending(c.Entity, c.Resource, nil); err != nil {
 		return usageError{err}
@@ -212,7 +212,7 @@ func (c limitsResolveCmd) Run(ctx context.Context, o output) error {
 	})
 }
 
-// level prints one level.
+// level prints a config level.
 func (o output) level(level api.LimitsLevel) error {
 	return o.write(level, func(p *page) { p.levels([]api.LimitsLevel{level}) })
 }

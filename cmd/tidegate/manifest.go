@@ -13,7 +13,7 @@ import (
 	tidegate "github.com/tidegate/tidegate/pkg/client"
 )
 
-// manifestFlags name a manifest. The namespace is the one that it names.
+// manifestFlags name a manifest file. The manifest names its namespace.
 type manifestFlags struct {
 	natsFlags
 	File string `arg:"" help:"YAML file; - reads standard input."`
@@ -69,7 +69,7 @@ func (c limitsApplyCmd) Run(ctx context.Context, o output) error {
 // errDeclined ends an apply that was not confirmed.
 var errDeclined = errors.New("not confirmed; nothing was changed")
 
-// confirm asks whoever sits at the terminal.
+// confirm asks on the terminal.
 func (c limitsApplyCmd) confirm(o output, plan *manifest.Plan) error {
 	if c.Yes {
 		return nil
@@ -77,7 +77,7 @@ func (c limitsApplyCmd) confirm(o output, plan *manifest.Plan) error {
 	if !o.terminal || o.json || c.File == standardInput {
 		return usageError{errors.New("nobody can be asked here, and nothing was changed; add --yes if the plan shall be carried out")}
 	}
-	_, _ = fmt.Fprintf(o.stderr, "\nCarry this out in namespace %s? [y/N] ", plan.Namespace) // an unseen question is answered by nobody
+	_, _ = fmt.Fprintf(o.stderr, "\nCarry this out in namespace %s? [y/N] ", plan.Namespace) // if stderr is gone, the answer is no
 	answer, err := bufio.NewReader(o.stdin).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("read the answer: %w", err)
@@ -92,7 +92,7 @@ func (c limitsApplyCmd) confirm(o output, plan *manifest.Plan) error {
 // standardInput is the file name that stands for standard input.
 const standardInput = "-"
 
-// planned reads the file, compares it with what is stored, and calls do.
+// planned reads the file, compares it with the stored state, and calls do.
 func (f manifestFlags) planned(ctx context.Context, o output, do func(tidegate.Admin, manifest.Plan) error) error {
 	data, name, err := f.read(o)
 	if err != nil {
@@ -112,8 +112,8 @@ func (f manifestFlags) planned(ctx context.Context, o output, do func(tidegate.A
 	})
 }
 
-// read reads one byte more than a manifest may have, at most: the rest does not
-// matter any more.
+// read reads the file up to its maximum size plus a byte, which is enough to refuse a
+// longer file.
 func (f manifestFlags) read(o output) (data []byte, name string, err error) {
 	in, name := o.stdin, "stdin"
 	if f.File != standardInput {
@@ -131,8 +131,8 @@ func (f manifestFlags) read(o output) (data []byte, name string, err error) {
 	return data, name, nil
 }
 
-// problems prints what is wrong with a file: JSON to the output, lines beside
-// it.
+// problems prints the faults of a file: as JSON to the output, or as lines to standard
+// error.
 func (o output) problems(problems []manifest.Problem) error {
 	if o.json {
 		if err := o.write(map[string]any{"problems": problems}, nil); err != nil {
@@ -140,7 +140,7 @@ func (o output) problems(problems []manifest.Problem) error {
 		}
 	} else {
 		for _, p := range problems {
-			_, _ = fmt.Fprintln(o.stderr, p) // where stderr is gone, nobody reads
+			_, _ = fmt.Fprintln(o.stderr, p) // an error here means that stderr is gone
 		}
 	}
 	return fmt.Errorf("errors in %s: %d; nothing was changed", problems[0].File, len(problems))

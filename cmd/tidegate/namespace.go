@@ -48,7 +48,7 @@ func (c namespaceCreateCmd) Run(ctx context.Context, o output) error {
 
 type namespaceGetCmd struct{ namespaceArg }
 
-// Run prints one namespace.
+// Run prints a namespace.
 func (c namespaceGetCmd) Run(ctx context.Context, o output) error {
 	return c.change(o, func(operator tidegate.Operator) (api.Namespace, error) { return operator.GetNamespace(ctx, c.Name) })
 }
@@ -69,7 +69,7 @@ func (c namespaceRecoverCmd) Run(ctx context.Context, o output) error {
 
 type namespaceListCmd struct{ natsFlags }
 
-// Run prints all pages as one list.
+// Run prints all pages as a single list.
 func (c namespaceListCmd) Run(ctx context.Context, o output) error {
 	return c.operator(func(operator tidegate.Operator) error {
 		all := api.NamespaceListReply{Namespaces: []api.Namespace{}}
@@ -96,7 +96,7 @@ func (p *page) namespaces(all []api.Namespace) {
 	p.table(rows)
 }
 
-// moment is a time in unix milliseconds for people; 0 is none.
+// moment formats a time in Unix milliseconds; 0 is shown as a dash.
 func moment(ms int64) string {
 	if ms == 0 {
 		return "-"
@@ -113,7 +113,7 @@ func (namespacePurgeCmd) Help() string {
 	return `The namespace must be deleted. An interrupt ends the command and leaves the rest to the next one; once begun, a purge can only be finished.`
 }
 
-// purged is what a purge did.
+// purged reports the progress of a purge.
 type purged struct {
 	Name    string `json:"name"`
 	Done    bool   `json:"done"`

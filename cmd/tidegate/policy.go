@@ -18,7 +18,7 @@ type policyGetCmd struct {
 	levelFlags
 }
 
-// Run prints the policies of one level.
+// Run prints the policies of a config level.
 func (c policyGetCmd) Run(ctx context.Context, o output) error {
 	target, err := c.target()
 	if err != nil {

@@ -24,7 +24,7 @@ func (shardsCmd) Help() string {
 	return `A shard's share is 1/LEVEL of each limit, and each limit shows what of its share is there. A partition of DynamoDB bears 1,000 write units per second; sharders make more shards from 800 on.`
 }
 
-// bucketShards is what the command prints.
+// bucketShards is the output of the command.
 type bucketShards struct {
 	Wanted int64       `json:"wanted"`
 	Shards []shardRate `json:"shards"`
@@ -69,7 +69,7 @@ func (c shardsCmd) Run(ctx context.Context, o output) error {
 	})
 }
 
-// rates are the shards of the second look, with what they cost since the first.
+// rates returns the shards of the second look, with their cost since the first.
 func rates(before, after api.BucketReply) bucketShards {
 	units := map[int64]int64{}
 	for _, s := range before.Shards {

@@ -87,13 +87,13 @@ func (f storeFlags) local() (bool, error) {
 	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback(), nil
 }
 
-// lacksCredentials reports whether none are configured.
+// lacksCredentials reports whether no AWS credentials are configured.
 func lacksCredentials(ctx context.Context, cfg aws.Config) bool {
 	_, err := cfg.Credentials.Retrieve(ctx)
 	return err != nil
 }
 
-// explain adds to an error of the store what to do about it.
+// explain adds advice to an error of the store.
 func (f storeFlags) explain(err error) error {
 	var missing *types.ResourceNotFoundException
 	var operation *net.OpError

@@ -35,8 +35,8 @@ func (c tableCreateCmd) Run(ctx context.Context, o output) error {
 	return c.print(ctx, o, client)
 }
 
-// prepareTable makes what a namespace's first request needs, where it is not
-// there yet.
+// prepareTable creates the table and the items that a namespace's first request needs,
+// unless they exist.
 func prepareTable(ctx context.Context, client *dynamodb.Client, name string) error {
 	if err := table.CreateTable(ctx, client, name); err != nil {
 		return err
@@ -120,12 +120,12 @@ func (f storeFlags) open(ctx context.Context) (*dynamodb.Client, error) {
 	return dynamodb.NewFromConfig(cfg), nil
 }
 
-// tableStatus is what is known of a table.
+// tableStatus describes a table.
 type tableStatus struct {
 	Table   string            `json:"table"`
 	Status  types.TableStatus `json:"status"`
 	Indexes int               `json:"indexes"`
-	Stream  string            `json:"stream,omitempty"` // what its records hold
+	Stream  string            `json:"stream,omitempty"` // its view type
 	TTL     bool              `json:"ttl"`
 }
 

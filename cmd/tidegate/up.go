@@ -31,8 +31,8 @@ func (upCmd) Help() string {
 	return `The data directory keeps everything: the store is in DIR/dynamodb, what NATS JetStream keeps in DIR/nats, audit events that have left the store in DIR/archive.`
 }
 
-// Run serves until ctx ends, then stops in order: admission answers what it has,
-// relay and the services on the feed end what they do, all at once, then NATS, then
+// Run serves until ctx ends, then stops in order: admission answers its pending
+// requests; the relay and the feed's services finish, all at once; then NATS stops, then
 // the store's listener and the store.
 func (c upCmd) Run(ctx context.Context, o output) error {
 	if err := c.check(); err != nil {

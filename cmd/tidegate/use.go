@@ -68,7 +68,7 @@ func (c acquireCmd) Run(ctx context.Context, o output) error {
 	})
 }
 
-// spending reads what is to be spent, and checks names before anyone is asked.
+// spending parses the amounts to spend, and checks names before any request is sent.
 func spending(entity, resource string, texts []string) (api.Amounts, error) {
 	if err := api.CheckEntity(entity); err != nil {
 		return nil, err
@@ -168,7 +168,7 @@ func (statusCmd) Help() string {
 	return `Exit code 3: what is asked about would be denied now.`
 }
 
-// Run prints balances, and whether an acquire would pass if one is described.
+// Run prints balances, and if amounts are given whether an acquire would be admitted.
 func (c statusCmd) Run(ctx context.Context, o output) error {
 	if err := c.check(); err != nil {
 		return usageError{err}
