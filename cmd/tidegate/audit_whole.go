@@ -20,14 +20,14 @@ import (
 // auditFlags choose events.
 type auditFlags struct {
 	levelFlags
-	Action api.AuditAction `name:"action" placeholder:"ACTION" help:"Changes of one kind: limits.set, entity.delete."`
+	Action api.AuditAction `name:"action" placeholder:"ACTION" help:"Only changes of this kind: limits.set, entity.delete."`
 	auditTimeFlags
 }
 
 // auditTimeFlags choose a time.
 type auditTimeFlags struct {
-	From string `name:"from" placeholder:"TIME" help:"Not before this: 2026-03-01, 2026-03-01T12:00:00Z, or how long ago, 24h."`
-	To   string `name:"to" placeholder:"TIME" help:"Not after this, in the same forms."`
+	From string `name:"from" placeholder:"TIME" help:"Start of the time range: 2026-03-01, 2026-03-01T12:00:00Z, or an age such as 24h."`
+	To   string `name:"to" placeholder:"TIME" help:"End of the time range, in the same forms."`
 }
 
 // times returns the bounds in Unix milliseconds; 0 means unbounded.
@@ -58,7 +58,7 @@ type auditExportCmd struct {
 }
 
 func (auditExportCmd) Help() string {
-	return `One event in JSON on each line, the newest first.`
+	return `Writes an event per line as JSON, newest first.`
 }
 
 // Run writes all events that are asked for, page by page.
@@ -121,15 +121,15 @@ func (o output) export(ctx context.Context, admin tidegate.Admin, query api.Audi
 type auditVerifyCmd struct {
 	clientFlags
 	auditTimeFlags
-	Settle time.Duration `name:"settle" default:"15s" placeholder:"TIME" help:"How long events that seem to be missing may be on their way to the archive, before they are looked for once more; default: 15s."`
+	Settle time.Duration `name:"settle" default:"15s" placeholder:"TIME" help:"Time that missing events may take to reach the archive before they are looked for again; default: 15s."`
 }
 
 func (auditVerifyCmd) Help() string {
-	return `Checks the events of a namespace by their numbers and seals: that none is missing, doubled or altered, in the table and in the archive. Exit code 1 if anything is not as it should be.`
+	return `Checks the numbers and seals of a namespace's events, in the table and in the archive. Exit code 1 if an event is missing, doubled or altered.`
 }
 
 // errNotWhole ends audit verify where something is not as it should be.
-var errNotWhole = errors.New("the audit trail is not whole")
+var errNotWhole = errors.New("the audit log is incomplete or altered")
 
 // Run verifies, a second time where something is missing, and prints the findings.
 func (c auditVerifyCmd) Run(ctx context.Context, o output) error {

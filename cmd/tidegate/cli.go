@@ -32,7 +32,7 @@ Start with "tidegate up": everything in one process, nothing else needed.`
 
 // cli is all there is to type. Each group of commands is in a file of its own.
 type cli struct {
-	JSON bool `name:"json" help:"Print JSON for programs instead of text for people."`
+	JSON bool `name:"json" help:"Print JSON instead of text."`
 
 	runCommands
 	useCommands

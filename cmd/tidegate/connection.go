@@ -19,7 +19,7 @@ import (
 
 // natsFlags say which NATS server to use.
 type natsFlags struct {
-	NATS  string `name:"nats" default:"${nats}" placeholder:"URL" help:"NATS server, or several with commas between; default: ${nats}."`
+	NATS  string `name:"nats" default:"${nats}" placeholder:"URL" help:"NATS server, or a comma-separated list; default: ${nats}."`
 	Creds string `name:"creds" placeholder:"FILE" help:"NATS credentials file."`
 	natsTLSFlags
 }
@@ -124,7 +124,7 @@ func (f natsFlags) operator(do func(tidegate.Operator) error) error {
 		err := do(c.Operator())
 		var refused *api.Error
 		if errors.As(err, &refused) && refused.Code == api.CodeUnknownNamespace {
-			return advise(err, "`tidegate namespace list` shows those there are.")
+			return advise(err, "List them with `tidegate namespace list`.")
 		}
 		return f.explain(err)
 	}, tidegate.WithTimeout(stepTimeout))
@@ -149,7 +149,7 @@ func (f natsFlags) explain(err error) error {
 	var refused *api.Error
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
-		return advise(fmt.Errorf("nobody answers for Tidegate on the NATS server at %s (%w)", f.where(), err),
+		return advise(fmt.Errorf("no Tidegate service answers on the NATS server at %s (%w)", f.where(), err),
 			"Start `tidegate admission` there, or everything in one process with `tidegate up`.")
 	case errors.Is(err, nats.ErrTimeout):
 		return advise(err, "The service took too long; whether it did what was asked is unknown. See its log.")

@@ -21,7 +21,7 @@ import (
 
 // fsyncFlags say how safe the embedded store is against a machine that fails.
 type fsyncFlags struct {
-	Fsync journal.Sync `name:"fsync" default:"always" placeholder:"WHEN" help:"When the store forces writes to the disk: always (before it answers), never, or at intervals such as 100ms; default: always. A process that is killed loses nothing in any case."`
+	Fsync journal.Sync `name:"fsync" default:"always" placeholder:"WHEN" help:"When the store syncs writes to disk: always (before it answers), never, or at an interval such as 100ms; default: always. A killed process loses nothing in any case."`
 
 	wrap func(journal.File) journal.File // where tests make disks fail
 }

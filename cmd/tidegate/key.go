@@ -8,8 +8,8 @@ import (
 )
 
 type keyCmd struct {
-	List   keyListCmd   `cmd:"" help:"Show the keys, never what is in them."`
-	Rotate keyRotateCmd `cmd:"" help:"Make the key that signs next, once all nodes know it. Leases of older ones stay good."`
+	List   keyListCmd   `cmd:"" help:"List the keys without their secrets."`
+	Rotate keyRotateCmd `cmd:"" help:"Create the next signing key, which is used once all nodes know it. Leases of older keys stay valid."`
 }
 
 type keyListCmd struct{ natsFlags }

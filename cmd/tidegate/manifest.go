@@ -22,7 +22,7 @@ type manifestFlags struct {
 type limitsPlanCmd struct{ manifestFlags }
 
 func (limitsPlanCmd) Help() string {
-	return `Changes nothing. Each line is a level to create (+), change (~), take over from whoever set it (!) or delete (-).`
+	return `Changes nothing. Each line is a config level to create (+), change (~), take over from another owner (!) or delete (-).`
 }
 
 // Run prints the plan.
@@ -35,11 +35,11 @@ func (c limitsPlanCmd) Run(ctx context.Context, o output) error {
 type limitsApplyCmd struct {
 	manifestFlags
 	TakeOver bool `name:"take-over" help:"Also change levels that were set by hand or by another manifest."`
-	Yes      bool `name:"yes" help:"Do not ask; needed where nobody can answer."`
+	Yes      bool `name:"yes" help:"Do not ask for confirmation; required without a terminal."`
 }
 
 func (limitsApplyCmd) Help() string {
-	return `Shows the plan and, once that is confirmed, carries it out. A level that somebody changes meanwhile is left as it is and reported; so is what fails. Exit code 1: something is left to do; running it again goes on.`
+	return `Shows the plan and, once confirmed, carries it out. A config level that changes in the meantime is left alone and reported; so is a failure. Exit code 1: steps are left; run it again to continue.`
 }
 
 // Run plans, asks and applies.
@@ -75,7 +75,7 @@ func (c limitsApplyCmd) confirm(o output, plan *manifest.Plan) error {
 		return nil
 	}
 	if !o.terminal || o.json || c.File == standardInput {
-		return usageError{errors.New("nobody can be asked here, and nothing was changed; add --yes if the plan shall be carried out")}
+		return usageError{errors.New("there is no terminal to confirm on, and nothing was changed; add --yes to carry out the plan")}
 	}
 	_, _ = fmt.Fprintf(o.stderr, "\nCarry this out in namespace %s? [y/N] ", plan.Namespace) // if stderr is gone, the answer is no
 	answer, err := bufio.NewReader(o.stdin).ReadString('\n')

@@ -15,7 +15,7 @@ import (
 
 // monitorFlags say where NATS servers tell about themselves.
 type monitorFlags struct {
-	NATSMonitor string `name:"nats-monitor" placeholder:"URL" help:"Monitoring address of the NATS server, or of several with commas between, such as http://127.0.0.1:8222: whether it forces messages to the disk before it acknowledges them."`
+	NATSMonitor string `name:"nats-monitor" placeholder:"URL" help:"Monitoring address of the NATS server (comma-separated list for several), such as http://127.0.0.1:8222, to check that it syncs messages to disk before it acknowledges them."`
 }
 
 const (
@@ -112,7 +112,7 @@ func askMonitor(ctx context.Context, server string) (*jetStream, error) {
 	}
 	told := new(jetStream)
 	if err := json.Unmarshal(body, told); err != nil {
-		return nil, fmt.Errorf("its answer is none of NATS: %w", err)
+		return nil, fmt.Errorf("not an answer of a NATS server: %w", err)
 	}
 	return told, nil
 }

@@ -11,18 +11,18 @@ import (
 )
 
 type namespaceCmd struct {
-	Create  namespaceCreateCmd  `cmd:"" help:"Make a namespace."`
-	List    namespaceListCmd    `cmd:"" help:"Show all namespaces, deleted ones too."`
-	Get     namespaceGetCmd     `cmd:"" help:"Show one namespace."`
-	Delete  namespaceDeleteCmd  `cmd:"" help:"Refuse all requests in a namespace, and keep what it holds."`
-	Recover namespaceRecoverCmd `cmd:"" help:"Bring a deleted namespace back, with all it holds."`
-	Purge   namespacePurgeCmd   `cmd:"" help:"Remove all that a deleted namespace holds, for good, and free its name."`
+	Create  namespaceCreateCmd  `cmd:"" help:"Create a namespace."`
+	List    namespaceListCmd    `cmd:"" help:"List all namespaces, including deleted."`
+	Get     namespaceGetCmd     `cmd:"" help:"Show a namespace."`
+	Delete  namespaceDeleteCmd  `cmd:"" help:"Delete a namespace: refuse all its requests, keep its data until a purge."`
+	Recover namespaceRecoverCmd `cmd:"" help:"Restore a deleted namespace with all its data."`
+	Purge   namespacePurgeCmd   `cmd:"" help:"Remove all data of a deleted namespace permanently, and free its name."`
 }
 
 // namespaceArg names the namespace that a command is about.
 type namespaceArg struct {
 	natsFlags
-	Name string `arg:"" help:"Its name: small letters, digits and -."`
+	Name string `arg:"" help:"Name of the namespace: small letters, digits and -."`
 }
 
 // change asks for something about the namespace and prints how it is then.
@@ -106,7 +106,7 @@ func moment(ms int64) string {
 
 type namespacePurgeCmd struct {
 	namespaceArg
-	Yes bool `name:"yes" help:"Really."`
+	Yes bool `name:"yes" help:"Confirm the deletion."`
 }
 
 func (namespacePurgeCmd) Help() string {
@@ -123,7 +123,7 @@ type purged struct {
 // Run purges step by step, with progress.
 func (c namespacePurgeCmd) Run(ctx context.Context, o output) error {
 	if !c.Yes {
-		return usageError{fmt.Errorf("this removes all limits, balances and usage of the namespace %s for good; add --yes if that is meant", c.Name)}
+		return usageError{fmt.Errorf("this removes all limits, balances and usage of the namespace %s permanently; add --yes to confirm", c.Name)}
 	}
 	if err := api.CheckNamespace(c.Name); err != nil {
 		return usageError{err}
@@ -143,7 +143,7 @@ func (c namespacePurgeCmd) Run(ctx context.Context, o output) error {
 		}
 		stop()
 		if err != nil {
-			return advise(err, "What is left stays for the same command: it goes on where this one ended.")
+			return advise(err, "Run the same command again to continue.")
 		}
 		return o.write(purged{Name: c.Name, Done: true, Deleted: removed.Load()}, func(p *page) {
 			p.line("namespace %s is purged: %d items removed; the name is free", c.Name, removed.Load())

@@ -17,7 +17,7 @@ import (
 
 // adminFlags configure the endpoints for monitoring a service.
 type adminFlags struct {
-	AdminListen string `name:"admin-listen" default:"127.0.0.1:9464" placeholder:"ADDR" help:"Where metrics, health and pprof are served; default: 127.0.0.1:9464. Port 0 takes a free one."`
+	AdminListen string `name:"admin-listen" default:"127.0.0.1:9464" placeholder:"ADDR" help:"Address of metrics, health and pprof; default: 127.0.0.1:9464. Port 0 picks a free port."`
 	logFlags
 }
 
@@ -46,7 +46,7 @@ func (f *adminFlags) serve(ctx context.Context, log *slog.Logger, name string, b
 // checkListen refuses a malformed address.
 func checkListen(flag, address string) error {
 	if _, _, err := net.SplitHostPort(address); err != nil {
-		return usageError{fmt.Errorf("%s %q is no address such as 127.0.0.1:4222", flag, address)}
+		return usageError{fmt.Errorf("%s %q is not an address such as 127.0.0.1:4222", flag, address)}
 	}
 	return nil
 }
@@ -58,7 +58,7 @@ func checkLoopback(flag, address string) error {
 	}
 	host, _, _ := net.SplitHostPort(address)
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return usageError{fmt.Errorf("%s %s is not on loopback: whoever reaches the store may do everything, as it checks no signatures; write 127.0.0.1:8000", flag, address)}
+		return usageError{fmt.Errorf("%s %s is not on loopback: the store checks no signatures, so every client that reaches it has full access; write 127.0.0.1:8000", flag, address)}
 	}
 	return nil
 }

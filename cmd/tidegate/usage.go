@@ -14,12 +14,12 @@ import (
 
 type usageCmd struct {
 	clientFlags
-	Resource string `name:"resource" placeholder:"RESOURCE" help:"Of one resource alone."`
+	Resource string `name:"resource" placeholder:"RESOURCE" help:"Only of this resource."`
 	Window   string `name:"window" default:"hourly" placeholder:"WINDOW" help:"hourly, daily or monthly; default: hourly."`
-	From     string `name:"from" placeholder:"TIME" help:"From when: 2026-03-01, 2026-03-01T12:00 (UTC), or 24h for that long ago. Default: 24h for hours, else all there is."`
-	To       string `name:"to" placeholder:"TIME" help:"Until when. Default: now."`
+	From     string `name:"from" placeholder:"TIME" help:"Start of the time range: 2026-03-01, 2026-03-01T12:00 (UTC), or an age such as 24h. Default: 24h for hourly, otherwise unbounded."`
+	To       string `name:"to" placeholder:"TIME" help:"End of the time range. Default: now."`
 	Plot     bool   `name:"plot" help:"Draw bars."`
-	Entity   string `arg:"" help:"Who: an API key, a user."`
+	Entity   string `arg:"" help:"Entity: an API key, a user."`
 }
 
 func (usageCmd) Help() string {
@@ -91,7 +91,7 @@ func timeFlag(flag, text string, now time.Time) (int64, error) {
 		ago = time.Duration(n) * 24 * time.Hour
 	}
 	if err != nil || ago < 0 || now.Add(-ago).UnixMilli() <= 0 {
-		return 0, fmt.Errorf("%s %q is no time such as 2026-03-01, 2026-03-01T12:00 or 24h", flag, text)
+		return 0, fmt.Errorf("%s %q is not a time such as 2026-03-01, 2026-03-01T12:00 or 24h", flag, text)
 	}
 	return now.Add(-ago).UnixMilli(), nil
 }
