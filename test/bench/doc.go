@@ -29,6 +29,6 @@
 // On a single hot bucket, a service reaches 52 % of the rate of a service that does
 // no work, and a write unit pays for a thousand acquires. Compared measurements take
 // turns, so that a busy machine slows both alike. BenchmarkPartition… also print a
-// table of offered load, admissions, throttled writes and spent tokens per second.
+// table of offered load, admissions, throttled writes and write units per second.
 // Each benchmark has its own file; world_test.go has the shared fixtures.
 package bench
