@@ -13,7 +13,7 @@ import (
 	tidegate "github.com/tidegate/tidegate/pkg/client"
 )
 
-// manifestFlags name a manifest. The namespace is the one that it names.
+// manifestFlags name a manifest file. The manifest names its namespace.
 type manifestFlags struct {
 	natsFlags
 	File string `arg:"" help:"YAML file; - reads standard input."`
@@ -22,7 +22,7 @@ type manifestFlags struct {
 type limitsPlanCmd struct{ manifestFlags }
 
 func (limitsPlanCmd) Help() string {
-	return `Changes nothing. Each line is a level to create (+), change (~), take over from whoever set it (!) or delete (-).`
+	return `Changes nothing. Each line is a config level to create (+), change (~), take over from another owner (!) or delete (-).`
 }
 
 // Run prints the plan.
@@ -35,11 +35,11 @@ func (c limitsPlanCmd) Run(ctx context.Context, o output) error {
 type limitsApplyCmd struct {
 	manifestFlags
 	TakeOver bool `name:"take-over" help:"Also change levels that were set by hand or by another manifest."`
-	Yes      bool `name:"yes" help:"Do not ask; needed where nobody can answer."`
+	Yes      bool `name:"yes" help:"Do not ask for confirmation; required without a terminal."`
 }
 
 func (limitsApplyCmd) Help() string {
-	return `Shows the plan and, once that is confirmed, carries it out. A level that somebody changes meanwhile is left as it is and reported; so is what fails. Exit code 1: something is left to do; running it again goes on.`
+	return `Shows the plan and, once confirmed, carries it out. A config level that changes in the meantime is left alone and reported; so is a failure. Exit code 1: steps are left; run it again to continue.`
 }
 
 // Run plans, asks and applies.
@@ -69,15 +69,15 @@ func (c limitsApplyCmd) Run(ctx context.Context, o output) error {
 // errDeclined ends an apply that was not confirmed.
 var errDeclined = errors.New("not confirmed; nothing was changed")
 
-// confirm asks whoever sits at the terminal.
+// confirm asks on the terminal.
 func (c limitsApplyCmd) confirm(o output, plan *config.ManifestPlan) error {
 	if c.Yes {
 		return nil
 	}
 	if !o.terminal || o.json || c.File == standardInput {
-		return usageError{errors.New("nobody can be asked here, and nothing was changed; add --yes if the plan shall be carried out")}
+		return usageError{errors.New("there is no terminal to confirm on, and nothing was changed; add --yes to carry out the plan")}
 	}
-	_, _ = fmt.Fprintf(o.stderr, "\nCarry this out in namespace %s? [y/N] ", plan.Namespace) // an unseen question is answered by nobody
+	_, _ = fmt.Fprintf(o.stderr, "\nCarry this out in namespace %s? [y/N] ", plan.Namespace) // if stderr is gone, the answer is no
 	answer, err := bufio.NewReader(o.stdin).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("read the answer: %w", err)
@@ -92,7 +92,7 @@ func (c limitsApplyCmd) confirm(o output, plan *config.ManifestPlan) error {
 // standardInput is the file name that stands for standard input.
 const standardInput = "-"
 
-// planned reads the file, compares it with what is stored, and calls do.
+// planned reads the file, compares it with the stored state, and calls do.
 func (f manifestFlags) planned(ctx context.Context, o output, do func(tidegate.Admin, config.ManifestPlan) error) error {
 	data, name, err := f.read(o)
 	if err != nil {
@@ -112,8 +112,8 @@ func (f manifestFlags) planned(ctx context.Context, o output, do func(tidegate.A
 	})
 }
 
-// read reads one byte more than a manifest may have, at most: the rest does not
-// matter any more.
+// read reads the file up to its maximum size plus a byte, which is enough to refuse a
+// longer file.
 func (f manifestFlags) read(o output) (data []byte, name string, err error) {
 	in, name := o.stdin, "stdin"
 	if f.File != standardInput {
@@ -131,8 +131,8 @@ func (f manifestFlags) read(o output) (data []byte, name string, err error) {
 	return data, name, nil
 }
 
-// problems prints what is wrong with a file: JSON to the output, lines beside
-// it.
+// problems prints the faults of a file: as JSON to the output, or as lines to standard
+// error.
 func (o output) problems(problems []config.ManifestProblem) error {
 	if o.json {
 		if err := o.write(map[string]any{"problems": problems}, nil); err != nil {
@@ -140,7 +140,7 @@ func (o output) problems(problems []config.ManifestProblem) error {
 		}
 	} else {
 		for _, p := range problems {
-			_, _ = fmt.Fprintln(o.stderr, p) // where stderr is gone, nobody reads
+			_, _ = fmt.Fprintln(o.stderr, p) // an error here means that stderr is gone
 		}
 	}
 	return fmt.Errorf("errors in %s: %d; nothing was changed", problems[0].File, len(problems))

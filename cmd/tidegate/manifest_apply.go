@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// manifestRequests are under way at most for one manifest.
+	// manifestRequests bounds the requests in flight for a manifest.
 	manifestRequests = 16
 	// manifestFailures, conflicts left out, end an apply: something is wrong
 	// that the next level will meet as well.
@@ -25,8 +25,8 @@ const (
 	shownFailures = 20
 )
 
-// storedLevels are the levels with limits, and each that the manifest declares.
-// The list follows the table: what it lacks is asked for, one by one.
+// storedLevels returns the config levels with limits, and each level that the manifest
+// declares. Declared levels missing from the listing are read individually.
 func storedLevels(ctx context.Context, o output, admin tidegate.Admin, m *config.Manifest) ([]api.LimitsLevel, error) {
 	var stored []api.LimitsLevel
 	listed := map[api.LimitsTarget]bool{}
@@ -56,7 +56,7 @@ func storedLevels(ctx context.Context, o output, admin tidegate.Admin, m *config
 	return append(stored, found...), nil
 }
 
-// readLevels asks for levels; those that are not stored are left out.
+// readLevels reads the given levels and omits those that are not stored.
 func readLevels(ctx context.Context, o output, admin tidegate.Admin, missing []api.LimitsTarget) ([]api.LimitsLevel, error) {
 	if len(missing) == 0 {
 		return nil, nil
@@ -93,12 +93,12 @@ func isCode(err error, code api.Code) bool {
 	return errors.As(err, &refused) && refused.Code == code
 }
 
-// applied is what became of a plan.
+// applied reports the outcome of a plan.
 type applied struct {
 	*config.ManifestPlan
 	Done    int          `json:"done"`
 	Failed  []failedStep `json:"failed"`
-	Pending int          `json:"pending"` // steps left to do, those that failed included
+	Pending int          `json:"pending"` // steps left to do, including failed steps
 }
 
 // failedStep is a step that was refused, or of which it is not known whether it
@@ -127,7 +127,7 @@ type applying struct {
 	mu     sync.Mutex
 	done   int          // guarded by mu
 	failed []failedStep // guarded by mu
-	faults int          // of them, those that are no conflicts; guarded by mu
+	faults int          // failed steps other than conflicts; guarded by mu
 }
 
 // apply carries out a plan: deletions last, and only once nothing else is left,
@@ -162,7 +162,7 @@ func (a *applying) hopeless() bool {
 	return a.faults >= manifestFailures
 }
 
-// carryOut changes one level, if it is as the plan has seen it.
+// carryOut changes a level, if it still is as the plan saw it.
 func (a *applying) carryOut(ctx context.Context, s *config.ManifestStep) error {
 	version := s.Version()
 	if s.Kind != config.StepDelete {
@@ -178,7 +178,7 @@ func (a *applying) carryOut(ctx context.Context, s *config.ManifestStep) error {
 	return err
 }
 
-// note keeps what became of a step.
+// note records the outcome of a step.
 func (a *applying) note(s *config.ManifestStep, err error) {
 	a.tried.Add(1)
 	a.mu.Lock()
@@ -198,7 +198,7 @@ func (a *applying) note(s *config.ManifestStep, err error) {
 	a.failed = append(a.failed, failed)
 }
 
-// applied adds what became of a plan.
+// applied adds the outcome of a plan.
 func (p *page) applied(r *applied) {
 	p.line("\n%d of %d steps are done", r.Done, len(r.Steps))
 	for i, f := range r.Failed {
