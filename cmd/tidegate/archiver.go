@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/config"
+	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
 
@@ -77,11 +77,11 @@ func openArchive(ctx context.Context, at string, create bool) (*archive.Archive,
 
 // objectStore is the SDK's configuration for S3.
 func objectStore(ctx context.Context, region string) (aws.Config, error) {
-	options := []func(*config.LoadOptions) error{config.WithHTTPClient(storehttp.NewClient())}
+	options := []func(*awsconfig.LoadOptions) error{awsconfig.WithHTTPClient(storehttp.NewClient())}
 	if region != "" {
-		options = append(options, config.WithRegion(region))
+		options = append(options, awsconfig.WithRegion(region))
 	}
-	cfg, err := config.LoadDefaultConfig(ctx, options...)
+	cfg, err := awsconfig.LoadDefaultConfig(ctx, options...)
 	if err != nil {
 		return aws.Config{}, fmt.Errorf("read the AWS configuration: %w", err)
 	}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tidegate/tidegate/internal/manifest"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/pkg/api"
 	tidegate "github.com/tidegate/tidegate/pkg/client"
 )
@@ -142,7 +142,7 @@ func (c limitsDeleteCmd) Run(ctx context.Context, o output) error {
 			return err
 		}
 		return o.write(api.LimitsDeleteReply{Deleted: true}, func(p *page) {
-			p.line("%s has no limits of its own any more", manifest.Name(target))
+			p.line("%s has no limits of its own any more", config.TargetName(target))
 		})
 	})
 }
@@ -201,7 +201,7 @@ func (c limitsResolveCmd) Run(ctx context.Context, o output) error {
 			return c.adviseLimits(o, err, c.Entity, c.Resource, nil)
 		}
 		return o.write(reply, func(p *page) {
-			p.line("the limits of %s hold; when the store cannot be asked: %s\n", manifest.Name(reply.Winner), reply.OnUnavailable)
+			p.line("the limits of %s hold; when the store cannot be asked: %s\n", config.TargetName(reply.Winner), reply.OnUnavailable)
 			p.levels(reply.Levels)
 			for _, level := range reply.Levels {
 				if level.AuditRetentionDays > 0 {
@@ -229,7 +229,7 @@ func (p *page) levels(levels []api.LimitsLevel) {
 		for i, limit := range l.Limits {
 			limits[i] = limit.String()
 		}
-		row := []string{manifest.Name(l.LimitsTarget), number(l.Version), orDash(string(l.OnUnavailable)), strings.Join(limits, " ")}
+		row := []string{config.TargetName(l.LimitsTarget), number(l.Version), orDash(string(l.OnUnavailable)), strings.Join(limits, " ")}
 		if managed {
 			row = slices.Insert(row, 3, orDash(l.Manifest))
 		}

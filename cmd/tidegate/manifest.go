@@ -9,7 +9,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/tidegate/tidegate/internal/manifest"
+	"github.com/tidegate/tidegate/internal/config"
 	tidegate "github.com/tidegate/tidegate/pkg/client"
 )
 
@@ -27,7 +27,7 @@ func (limitsPlanCmd) Help() string {
 
 // Run prints the plan.
 func (c limitsPlanCmd) Run(ctx context.Context, o output) error {
-	return c.planned(ctx, o, func(_ tidegate.Admin, plan manifest.Plan) error {
+	return c.planned(ctx, o, func(_ tidegate.Admin, plan config.ManifestPlan) error {
 		return o.write(plan, func(p *page) { p.plan(&plan) })
 	})
 }
@@ -44,14 +44,14 @@ func (limitsApplyCmd) Help() string {
 
 // Run plans, asks and applies.
 func (c limitsApplyCmd) Run(ctx context.Context, o output) error {
-	return c.planned(ctx, o, func(admin tidegate.Admin, plan manifest.Plan) error {
+	return c.planned(ctx, o, func(admin tidegate.Admin, plan config.ManifestPlan) error {
 		if !o.json || len(plan.Steps) == 0 {
-			report := applied{Plan: &plan, Failed: []failedStep{}}
+			report := applied{ManifestPlan: &plan, Failed: []failedStep{}}
 			if err := o.write(report, func(p *page) { p.plan(&plan) }); err != nil || len(plan.Steps) == 0 {
 				return err
 			}
 		}
-		if n := plan.Count(manifest.TakeOver); n > 0 && !c.TakeOver {
+		if n := plan.Count(config.StepTakeOver); n > 0 && !c.TakeOver {
 			return advise(fmt.Errorf("levels set by hand or by another manifest: %d; nothing was changed", n),
 				"Add --take-over if manifest %s shall manage them, or remove them from %s.", plan.Manifest, c.File)
 		}
@@ -70,7 +70,7 @@ func (c limitsApplyCmd) Run(ctx context.Context, o output) error {
 var errDeclined = errors.New("not confirmed; nothing was changed")
 
 // confirm asks on the terminal.
-func (c limitsApplyCmd) confirm(o output, plan *manifest.Plan) error {
+func (c limitsApplyCmd) confirm(o output, plan *config.ManifestPlan) error {
 	if c.Yes {
 		return nil
 	}
@@ -93,12 +93,12 @@ func (c limitsApplyCmd) confirm(o output, plan *manifest.Plan) error {
 const standardInput = "-"
 
 // planned reads the file, compares it with the stored state, and calls do.
-func (f manifestFlags) planned(ctx context.Context, o output, do func(tidegate.Admin, manifest.Plan) error) error {
+func (f manifestFlags) planned(ctx context.Context, o output, do func(tidegate.Admin, config.ManifestPlan) error) error {
 	data, name, err := f.read(o)
 	if err != nil {
 		return err
 	}
-	m, problems := manifest.Parse(name, data)
+	m, problems := config.ParseManifest(name, data)
 	if len(problems) > 0 {
 		return o.problems(problems)
 	}
@@ -124,7 +124,7 @@ func (f manifestFlags) read(o output) (data []byte, name string, err error) {
 		defer func() { _ = file.Close() }() // it was only read
 		in, name = file, f.File
 	}
-	data, err = io.ReadAll(io.LimitReader(in, manifest.MaxBytes+1))
+	data, err = io.ReadAll(io.LimitReader(in, config.MaxManifestBytes+1))
 	if err != nil {
 		return nil, "", fmt.Errorf("read the manifest: %w", err)
 	}
@@ -133,7 +133,7 @@ func (f manifestFlags) read(o output) (data []byte, name string, err error) {
 
 // problems prints the faults of a file: as JSON to the output, or as lines to standard
 // error.
-func (o output) problems(problems []manifest.Problem) error {
+func (o output) problems(problems []config.ManifestProblem) error {
 	if o.json {
 		if err := o.write(map[string]any{"problems": problems}, nil); err != nil {
 			return err
@@ -147,7 +147,7 @@ func (o output) problems(problems []manifest.Problem) error {
 }
 
 // plan adds a line for each step, and their numbers.
-func (p *page) plan(plan *manifest.Plan) {
+func (p *page) plan(plan *config.ManifestPlan) {
 	p.line("manifest %s, namespace %s\n", plan.Manifest, plan.Namespace)
 	if len(plan.Steps) == 0 {
 		p.line("nothing to do: %d levels are as declared", plan.Unchanged)
@@ -159,28 +159,28 @@ func (p *page) plan(plan *manifest.Plan) {
 	}
 	p.table(rows)
 	p.line("\n%d to create, %d to change, %d to take over, %d to delete, %d unchanged",
-		plan.Count(manifest.Create), plan.Count(manifest.Change), plan.Count(manifest.TakeOver), plan.Count(manifest.Delete), plan.Unchanged)
+		plan.Count(config.StepCreate), plan.Count(config.StepChange), plan.Count(config.StepTakeOver), plan.Count(config.StepDelete), plan.Unchanged)
 }
 
-func stepRow(s *manifest.Step) []string {
-	row := []string{s.Kind.Mark(), manifest.Name(s.LimitsTarget)}
+func stepRow(s *config.ManifestStep) []string {
+	row := []string{s.Kind.Mark(), config.TargetName(s.LimitsTarget)}
 	var before, after string
 	if s.Stored != nil {
 		before = setting(s.Stored.Limits, s.Stored.OnUnavailable)
 	}
 	after = setting(s.Limits, s.OnUnavailable)
 	switch s.Kind {
-	case manifest.Create:
+	case config.StepCreate:
 		return append(row, after)
-	case manifest.Change:
+	case config.StepChange:
 		return append(row, after, "was "+before)
-	case manifest.TakeOver:
+	case config.StepTakeOver:
 		owner := "by hand"
 		if s.Stored.Manifest != "" {
 			owner = "by manifest " + s.Stored.Manifest
 		}
 		return append(row, after, "set "+owner+" to "+before)
-	case manifest.Delete:
+	case config.StepDelete:
 		return append(row, setting(s.Stored.Limits, ""))
 	}
 	return row

@@ -10,7 +10,7 @@ import (
 
 	"github.com/sourcegraph/conc/pool"
 
-	"github.com/tidegate/tidegate/internal/manifest"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/pkg/api"
 	tidegate "github.com/tidegate/tidegate/pkg/client"
 )
@@ -27,7 +27,7 @@ const (
 
 // storedLevels returns the config levels with limits, and each level that the manifest
 // declares. Declared levels missing from the listing are read individually.
-func storedLevels(ctx context.Context, o output, admin tidegate.Admin, m *manifest.Manifest) ([]api.LimitsLevel, error) {
+func storedLevels(ctx context.Context, o output, admin tidegate.Admin, m *config.Manifest) ([]api.LimitsLevel, error) {
 	var stored []api.LimitsLevel
 	listed := map[api.LimitsTarget]bool{}
 	for query := (api.LimitsListRequest{Limit: api.MaxPage}); ; {
@@ -95,7 +95,7 @@ func isCode(err error, code api.Code) bool {
 
 // applied reports the outcome of a plan.
 type applied struct {
-	*manifest.Plan
+	*config.ManifestPlan
 	Done    int          `json:"done"`
 	Failed  []failedStep `json:"failed"`
 	Pending int          `json:"pending"` // steps left to do, including failed steps
@@ -104,7 +104,7 @@ type applied struct {
 // failedStep is a step that was refused, or of which it is not known whether it
 // was carried out.
 type failedStep struct {
-	Kind manifest.Kind `json:"kind"`
+	Kind config.StepKind `json:"kind"`
 	api.LimitsTarget
 	Code  api.Code `json:"code,omitempty"`
 	Error string   `json:"error"`
@@ -121,7 +121,7 @@ func (r *applied) err() error {
 // applying is a plan being carried out.
 type applying struct {
 	admin tidegate.Admin
-	plan  *manifest.Plan
+	plan  *config.ManifestPlan
 	tried atomic.Int64
 
 	mu     sync.Mutex
@@ -132,20 +132,20 @@ type applying struct {
 
 // apply carries out a plan: deletions last, and only once nothing else is left,
 // so that no bucket is without limits in between.
-func (limitsApplyCmd) apply(ctx context.Context, o output, admin tidegate.Admin, plan *manifest.Plan) applied {
+func (limitsApplyCmd) apply(ctx context.Context, o output, admin tidegate.Admin, plan *config.ManifestPlan) applied {
 	a := &applying{admin: admin, plan: plan, failed: []failedStep{}}
 	stop := o.watch(ctx, watched{what: "applying", unit: "levels", total: int64(len(plan.Steps)), done: a.tried.Load})
-	sets := len(plan.Steps) - plan.Count(manifest.Delete)
+	sets := len(plan.Steps) - plan.Count(config.StepDelete)
 	a.run(ctx, plan.Steps[:sets])
 	if a.done == sets {
 		a.run(ctx, plan.Steps[sets:])
 	}
 	stop()
-	return applied{Plan: plan, Done: a.done, Failed: a.failed, Pending: len(plan.Steps) - a.done}
+	return applied{ManifestPlan: plan, Done: a.done, Failed: a.failed, Pending: len(plan.Steps) - a.done}
 }
 
 // run carries out steps, several at a time, until too many have failed.
-func (a *applying) run(ctx context.Context, steps []manifest.Step) {
+func (a *applying) run(ctx context.Context, steps []config.ManifestStep) {
 	workers := pool.New().WithMaxGoroutines(manifestRequests)
 	for i := range steps {
 		if ctx.Err() != nil || a.hopeless() {
@@ -163,9 +163,9 @@ func (a *applying) hopeless() bool {
 }
 
 // carryOut changes a level, if it still is as the plan saw it.
-func (a *applying) carryOut(ctx context.Context, s *manifest.Step) error {
+func (a *applying) carryOut(ctx context.Context, s *config.ManifestStep) error {
 	version := s.Version()
-	if s.Kind != manifest.Delete {
+	if s.Kind != config.StepDelete {
 		_, err := a.admin.SetLimits(ctx, api.LimitsSetRequest{
 			LimitsTarget: s.LimitsTarget, Limits: s.Limits, OnUnavailable: s.OnUnavailable, Manifest: a.plan.Manifest, IfVersion: &version,
 		})
@@ -179,7 +179,7 @@ func (a *applying) carryOut(ctx context.Context, s *manifest.Step) error {
 }
 
 // note records the outcome of a step.
-func (a *applying) note(s *manifest.Step, err error) {
+func (a *applying) note(s *config.ManifestStep, err error) {
 	a.tried.Add(1)
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -206,7 +206,7 @@ func (p *page) applied(r *applied) {
 			p.line("and %d more", len(r.Failed)-i)
 			break
 		}
-		p.line("failed: %s %s: %s", f.Kind.Mark(), manifest.Name(f.LimitsTarget), f.Error)
+		p.line("failed: %s %s: %s", f.Kind.Mark(), config.TargetName(f.LimitsTarget), f.Error)
 	}
 }
 

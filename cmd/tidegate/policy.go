@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 
-	"github.com/tidegate/tidegate/internal/manifest"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/pkg/api"
 	tidegate "github.com/tidegate/tidegate/pkg/client"
 )
@@ -71,7 +71,7 @@ func (o output) policy(level api.PolicyLevel) error {
 		}
 		p.table([][]string{
 			{"LEVEL", "VERSION", "ON UNAVAILABLE", "AUDIT EVENTS ARE KEPT"},
-			{manifest.Name(level.LimitsTarget), number(level.Version), policy, days},
+			{config.TargetName(level.LimitsTarget), number(level.Version), policy, days},
 		})
 	})
 }

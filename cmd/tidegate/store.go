@@ -11,7 +11,7 @@ import (
 	"os"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/config"
+	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -40,21 +40,21 @@ func (f storeFlags) aws(ctx context.Context) (aws.Config, error) {
 	if err != nil {
 		return aws.Config{}, err
 	}
-	options := []func(*config.LoadOptions) error{config.WithHTTPClient(storehttp.NewClient())}
+	options := []func(*awsconfig.LoadOptions) error{awsconfig.WithHTTPClient(storehttp.NewClient())}
 	if f.Region != "" {
-		options = append(options, config.WithRegion(f.Region))
+		options = append(options, awsconfig.WithRegion(f.Region))
 	}
 	if f.CA != "" {
 		pem, err := os.ReadFile(f.CA)
 		if err != nil {
 			return aws.Config{}, usageError{fmt.Errorf("--dynamodb-ca: %w", err)}
 		}
-		options = append(options, config.WithCustomCABundle(bytes.NewReader(pem)))
+		options = append(options, awsconfig.WithCustomCABundle(bytes.NewReader(pem)))
 	}
 	if local { // then the machine's role in AWS is no matter, and looking for it takes time
-		options = append(options, config.WithEC2IMDSClientEnableState(imds.ClientDisabled))
+		options = append(options, awsconfig.WithEC2IMDSClientEnableState(imds.ClientDisabled))
 	}
-	cfg, err := config.LoadDefaultConfig(ctx, options...)
+	cfg, err := awsconfig.LoadDefaultConfig(ctx, options...)
 	if err != nil {
 		return aws.Config{}, fmt.Errorf("read the AWS configuration: %w", err)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/tidegate/tidegate/internal/namespace"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/schema"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -47,7 +47,7 @@ func prepareTable(ctx context.Context, client *dynamodb.Client, name string) err
 	if err := schema.Mark(ctx, client, name); err != nil {
 		return err
 	}
-	if _, err := namespace.NewRegistry(client, name).Ensure(ctx, api.DefaultNamespace); err != nil {
+	if _, err := config.NewNamespaces(client, name).Ensure(ctx, api.DefaultNamespace); err != nil {
 		return fmt.Errorf("make the namespace %s: %w", api.DefaultNamespace, err)
 	}
 	return nil
