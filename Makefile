@@ -29,7 +29,7 @@ run: build ## start the whole system on embedded back ends
 .PHONY: test
 test: ## run all tests, with the race detector, and without it those that it is too slow for
 	$(GO) test -race -shuffle=on -timeout 15m ./...
-	$(GO) test -run 'TestKill|Histories' ./internal/localdynamo
+	$(GO) test -run 'TestKill|Histories' ./engine
 
 .PHONY: test-forget
 test-forget: ## put NATS back to 1,000 older moments under a running system, which takes two hours
@@ -82,12 +82,12 @@ fuzz: ## run every fuzz target for FUZZTIME (10s)
 test-dynoxide: ## admission's suite on an independent engine, dynoxide, and the embedded one compared with it; needs npm
 	dynoxide="$$(scripts/get-dynoxide $(DYNOXIDE_VERSION) $(CACHE)/dynoxide)"; \
 	scripts/with-dynoxide "$$dynoxide" $(GO) test -count=1 -timeout 10m ./services/admission; \
-	scripts/with-dynoxide "$$dynoxide" $(GO) test -count=1 -timeout 10m -tags otherengine ./internal/localdynamo/differential -rapid.checks=1000
+	scripts/with-dynoxide "$$dynoxide" $(GO) test -count=1 -timeout 10m -tags otherengine ./engine/differential -rapid.checks=1000
 
 .PHONY: test-dynamodb-local
 test-dynamodb-local: ## the same against DynamoDB Local; read scripts/get-dynamodb-local first: its licence
 	scripts/with-dynamodb-local "$$(scripts/get-dynamodb-local $(CACHE)/dynamodb-local)" \
-		$(GO) test -count=1 -timeout 20m -tags otherengine ./services/admission ./internal/localdynamo/differential
+		$(GO) test -count=1 -timeout 20m -tags otherengine ./services/admission ./engine/differential
 
 .PHONY: test-nats-cli
 test-nats-cli: $(CACHE)/natscli-$(NATSCLI_VERSION)/nats ## run what docs/nats-cli.md says; builds the nats command into .cache, which takes minutes the first time

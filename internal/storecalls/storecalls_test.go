@@ -16,8 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/localdynamo"
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
+	"github.com/tidegate/tidegate/engine"
+	"github.com/tidegate/tidegate/engine/fault"
 	"github.com/tidegate/tidegate/internal/storecalls"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/internal/table/tabletest"
@@ -59,7 +59,7 @@ func TestResultOf(t *testing.T) {
 func TestEachAttemptCounts(t *testing.T) {
 	b := tabletest.New(t)
 	registry, now := prometheus.NewRegistry(), time.Duration(0)
-	cfg, err := storecalls.Watch(localdynamo.Config(b.Faults, "us-east-1"), storecalls.Options{
+	cfg, err := storecalls.Watch(engine.Config(b.Faults, "us-east-1"), storecalls.Options{
 		Service: "test", Metrics: registry, Mono: func() time.Duration { now += 20 * time.Millisecond; return now },
 	})
 	require.NoError(t, err)
