@@ -6,6 +6,9 @@ SHELL       := bash
 
 CACHE    := $(CURDIR)/.cache
 GO       ?= go
+# What only tests need has a module of its own, so that nothing that imports
+# Tidegate inherits it.
+MODULES  := . test/deploy test/alerts
 FUZZTIME ?= 10s
 BENCHTIME ?= 1x
 
@@ -29,6 +32,7 @@ run: build ## start the whole system on embedded back ends
 .PHONY: test
 test: ## run all tests, with the race detector, and without it those that it is too slow for
 	$(GO) test -race -shuffle=on -timeout 15m ./...
+	cd test/deploy && $(GO) test -race -shuffle=on -timeout 15m ./...
 	$(GO) test -run 'TestKill|Histories' ./engine
 
 .PHONY: test-forget
@@ -47,14 +51,12 @@ cover: ## run all tests, say what they cover, and leave the lines in .cache/cove
 	$(GO) tool cover -func=$(CACHE)/cover.out | tail -1
 
 .PHONY: check
-check: lint ## lint, go vet, and that go.mod is tidy
-	$(GO) vet -tags otherengine,natscli,python ./...
-	$(GO) mod tidy -diff
-	$(GO) mod verify
+check: lint ## lint, go vet, and that go.mod is tidy, of every module
+	for module in $(MODULES); do (cd $$module; $(GO) vet -tags otherengine,natscli,python ./...; $(GO) mod tidy -diff; $(GO) mod verify); done
 
 .PHONY: lint
 lint: $(CACHE)/bin/golangci-lint-$(GOLANGCI_VERSION) ## run golangci-lint
-	$< run ./...
+	for module in $(MODULES); do (cd $$module; $< run ./...); done
 
 .PHONY: tools
 tools: $(CACHE)/bin/golangci-lint-$(GOLANGCI_VERSION) ## build the linter into .cache/bin, which takes minutes the first time
@@ -91,7 +93,8 @@ test-dynamodb-local: ## the same against DynamoDB Local; read scripts/get-dynamo
 
 .PHONY: test-nats-cli
 test-nats-cli: $(CACHE)/natscli-$(NATSCLI_VERSION)/nats ## run what docs/nats-cli.md says; builds the nats command into .cache, which takes minutes the first time
-	TIDEGATE_TEST_NATS_CLI=$(<D) $(GO) test -count=1 -tags natscli -run 'TestNATSCommandLine|TestTheNATSCommandLineOfATenant' ./test/readme ./test/deploy
+	TIDEGATE_TEST_NATS_CLI=$(<D) $(GO) test -count=1 -tags natscli -run TestNATSCommandLine ./test/readme
+	cd test/deploy; TIDEGATE_TEST_NATS_CLI=$(<D) $(GO) test -count=1 -tags natscli -run TestTheNATSCommandLineOfATenant ./...
 
 # In the module's own folder: `go install` would look for a module by the program's
 # path first, which not every proxy answers.

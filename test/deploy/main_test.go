@@ -57,7 +57,7 @@ func program(t *testing.T) string {
 // readSources looks at what go build reads: that is hidden from the test cache,
 // which would keep the result of older sources.
 func readSources() error {
-	for _, part := range []string{"cmd", "internal", "pkg", "services", "go.mod"} {
+	for _, part := range []string{"cmd", "engine", "internal", "pkg", "services", "go.mod"} {
 		err := filepath.WalkDir(filepath.Join(root, part), func(file string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() {
 				return err
