@@ -7,7 +7,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/tidegate/tidegate/internal/audit"
-	"github.com/tidegate/tidegate/internal/listing"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -53,22 +53,22 @@ func (s *EntityStore) Children(ctx context.Context, ns string, req api.EntityChi
 	if err := checkEntityID(req.ID); err != nil {
 		return api.EntityListReply{}, err
 	}
-	steps := []listing.Step{{Index: listing.ByParent, Query: keys.ChildrenOf(ns, req.ID)}}
+	steps := []store.Step{{Index: store.ByParent, Query: keys.ChildrenOf(ns, req.ID)}}
 	return s.pageOf(ctx, steps, req.EntityListRequest, func(e *table.Entity) bool { return e.Parent == req.ID })
 }
 
 // List returns one page of all entities that were created. One of a moment ago
 // may be missing: the index follows the table.
 func (s *EntityStore) List(ctx context.Context, ns string, req api.EntityListRequest) (api.EntityListReply, error) {
-	var steps []listing.Step
+	var steps []store.Step
 	for _, pk := range keys.PurgePartitions(ns) {
-		steps = append(steps, listing.Step{Index: listing.ByEverything, Query: keys.Query{PK: pk, SKPrefix: keys.Entities}})
+		steps = append(steps, store.Step{Index: store.ByEverything, Query: keys.Query{PK: pk, SKPrefix: keys.Entities}})
 	}
 	return s.pageOf(ctx, steps, req, created)
 }
 
-func (s *EntityStore) pageOf(ctx context.Context, steps []listing.Step, req api.EntityListRequest, show func(*table.Entity) bool) (api.EntityListReply, error) {
-	entities, cursor, err := page(ctx, s.backend, steps, listing.Request{Cursor: req.Cursor, Limit: req.Limit},
+func (s *EntityStore) pageOf(ctx context.Context, steps []store.Step, req api.EntityListRequest, show func(*table.Entity) bool) (api.EntityListReply, error) {
+	entities, cursor, err := page(ctx, s.backend, steps, store.PageRequest{Cursor: req.Cursor, Limit: req.Limit},
 		func(item table.Item) (api.Entity, int, error) {
 			e, err := table.DecodeEntity(item)
 			if err != nil || !show(e) {

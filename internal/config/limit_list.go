@@ -4,26 +4,26 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/tidegate/tidegate/internal/listing"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
 // levelSteps are the parts of a list of the levels that a target asks for.
-func levelSteps(ns string, t api.LimitsTarget) []listing.Step {
+func levelSteps(ns string, t api.LimitsTarget) []store.Step {
 	switch {
 	case t.System || (t.Entity != "" && t.Resource != ""):
-		return []listing.Step{{Item: configItem(ns, t)}}
+		return []store.Step{{Item: configItem(ns, t)}}
 	case t.Entity != "":
-		return []listing.Step{{Index: listing.NoIndex, Query: keys.ConfigsOf(ns, t.Entity)}}
+		return []store.Step{{Index: store.NoIndex, Query: keys.ConfigsOf(ns, t.Entity)}}
 	case t.Resource != "":
-		return []listing.Step{{Item: configItem(ns, t)}, {Index: listing.ByEntity, Query: keys.EntitiesWithConfig(ns, t.Resource)}}
+		return []store.Step{{Item: configItem(ns, t)}, {Index: store.ByEntity, Query: keys.EntitiesWithConfig(ns, t.Resource)}}
 	}
-	steps := []listing.Step{{Item: keys.SystemConfig{Namespace: ns}}}
+	steps := []store.Step{{Item: keys.SystemConfig{Namespace: ns}}}
 	for _, kind := range []string{keys.ResourceConfigs, keys.EntityConfigs} {
 		for _, pk := range keys.PurgePartitions(ns) {
-			steps = append(steps, listing.Step{Index: listing.ByEverything, Query: keys.Query{PK: pk, SKPrefix: kind}})
+			steps = append(steps, store.Step{Index: store.ByEverything, Query: keys.Query{PK: pk, SKPrefix: kind}})
 		}
 	}
 	return steps
@@ -39,7 +39,7 @@ func (s *LimitStore) List(ctx context.Context, ns string, req api.LimitsListRequ
 			return api.LimitsListReply{}, err
 		}
 	}
-	levels, cursor, err := page(ctx, s.backend, levelSteps(ns, req.LimitsTarget), listing.Request{Cursor: req.Cursor, Limit: req.Limit},
+	levels, cursor, err := page(ctx, s.backend, levelSteps(ns, req.LimitsTarget), store.PageRequest{Cursor: req.Cursor, Limit: req.Limit},
 		func(item table.Item) (api.LimitsLevel, int, error) {
 			c, err := table.DecodeConfig(item)
 			if err != nil || len(c.Limits) == 0 {

@@ -11,8 +11,7 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"golang.org/x/sync/singleflight"
 
-	"github.com/tidegate/tidegate/internal/storecalls"
-	"github.com/tidegate/tidegate/internal/table"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
@@ -161,7 +160,7 @@ func (c *NamespaceCache) fallback(name string, patience time.Duration) (known st
 // passes reports whether a lookup that failed may succeed now: its time was up, or
 // the store throttled it to the end.
 func mayPass(err error) bool {
-	return storecalls.ResultOf(err) == storecalls.Throttled || errors.Is(err, context.DeadlineExceeded)
+	return store.OutcomeOf(err) == store.Throttled || errors.Is(err, context.DeadlineExceeded)
 }
 
 // Changed makes the next request in a namespace ask the registry again, and
@@ -258,8 +257,8 @@ func (c *NamespaceCache) read(ctx context.Context, name string) (string, error) 
 		if err == nil || errors.As(err, &refused) {
 			return id, err
 		}
-		last := storecalls.ResultOf(err) != storecalls.Throttled && attempt+1 >= attemptsPerLookup
-		if last || table.Pause(ctx, attempt) != nil {
+		last := store.OutcomeOf(err) != store.Throttled && attempt+1 >= attemptsPerLookup
+		if last || store.Pause(ctx, attempt) != nil {
 			return "", err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/tidegate/tidegate/internal/audit"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -75,7 +76,7 @@ func (r *Namespaces) sweep(ctx context.Context, id string) (found, deleted int, 
 		for _, in := range queries {
 			in.Limit = aws.Int32(int32(purgeItems - len(unwanted)))
 		}
-		pages, err := table.QueryAll(ctx, r.client, queries)
+		pages, err := store.QueryAll(ctx, r.client, queries)
 		if err != nil {
 			return 0, 0, fmt.Errorf("list what it holds: %w", err)
 		}
@@ -98,7 +99,7 @@ func (r *Namespaces) sweep(ctx context.Context, id string) (found, deleted int, 
 		queries = unfinished
 	}
 	unwanted = unwanted[:min(len(unwanted), purgeItems)]
-	left, err := table.DeleteKeys(ctx, r.client, r.table, unwanted)
+	left, err := store.DeleteKeys(ctx, r.client, r.table, unwanted)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -112,7 +113,7 @@ func (r *Namespaces) remaining(ctx context.Context, id string) (int64, error) {
 	for _, in := range queries {
 		in.Select = types.SelectCount
 	}
-	pages, err := table.QueryAll(ctx, r.client, queries)
+	pages, err := store.QueryAll(ctx, r.client, queries)
 	if err != nil {
 		return 0, fmt.Errorf("count what it holds: %w", err)
 	}
@@ -127,7 +128,7 @@ func (r *Namespaces) remaining(ctx context.Context, id string) (int64, error) {
 func (r *Namespaces) partitions(id string) []*dynamodb.QueryInput {
 	var queries []*dynamodb.QueryInput
 	for _, partition := range keys.PurgePartitions(id) {
-		queries = append(queries, table.QueryInput(r.table, 4, keys.Query{PK: partition}))
+		queries = append(queries, table.QueryInput(r.table, store.ByEverything, keys.Query{PK: partition}))
 	}
 	return queries
 }

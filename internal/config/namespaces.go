@@ -9,7 +9,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/tidegate/tidegate/internal/listing"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -82,8 +82,8 @@ func (r *Namespaces) find(ctx context.Context, name string) (table.Namespace, er
 
 // List returns one page of all namespaces, deleted ones too, by name.
 func (r *Namespaces) List(ctx context.Context, req api.NamespaceListRequest) (api.NamespaceListReply, error) {
-	namespaces, cursor, err := page(ctx, r.backend, []listing.Step{{Query: keys.Namespaces()}},
-		listing.Request{Cursor: req.Cursor, Limit: req.Limit},
+	namespaces, cursor, err := page(ctx, r.backend, []store.Step{{Query: keys.Namespaces()}},
+		store.PageRequest{Cursor: req.Cursor, Limit: req.Limit},
 		func(item table.Item) (api.Namespace, int, error) {
 			n, err := table.DecodeNamespace(item)
 			if err != nil {
@@ -118,11 +118,14 @@ func (r *Namespaces) Ensure(ctx context.Context, name string) (string, error) {
 		if err == nil {
 			return made.ID, nil
 		}
+		if store.OutcomeOf(err) == store.Rejected {
+			return "", fmt.Errorf("make namespace %s: %w", name, err)
+		}
 		// Whatever failed (the name was taken meanwhile, the id is, the answer was
 		// lost), looking again tells: the transaction was applied as a whole or not
 		// at all, and a second one fails where the first was.
 		failure = fmt.Errorf("make namespace %s: %w", name, err)
-		if err := table.Pause(ctx, n); err != nil {
+		if err := store.Pause(ctx, n); err != nil {
 			return "", errors.Join(failure, err)
 		}
 	}

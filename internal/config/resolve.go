@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/bucket"
@@ -60,7 +61,7 @@ func (s *LimitStore) Resolve(ctx context.Context, ns, entity, resource string) (
 func (s *LimitStore) Explain(ctx context.Context, ns, entity, resource string) (Explanation, error) {
 	configs := keys.ResolveConfigs(ns, entity, resource)
 	entityKey := keys.Entity{Namespace: ns, ID: entity}.Key()
-	items, err := table.BatchRead(ctx, s.client, s.table, append(configs[:], entityKey))
+	items, err := store.BatchRead(ctx, s.client, s.table, append(configs[:], entityKey))
 	if err != nil {
 		return Explanation{}, fmt.Errorf("resolve the limits of entity %s for resource %s: %w", entity, resource, err)
 	}

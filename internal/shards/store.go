@@ -8,6 +8,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/bucket"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -61,7 +62,7 @@ func (s *Store) Read(ctx context.Context, key keys.Bucket, hint int) (Tree, erro
 	}
 	for n := range treeReads {
 		if n > 0 {
-			if err := table.Pause(ctx, n-1); err != nil {
+			if err := store.Pause(ctx, n-1); err != nil {
 				return nil, fmt.Errorf("read the shards of %s: %w", key.Key().PK, err)
 			}
 		}
@@ -97,7 +98,7 @@ func (s *Store) readItems(ctx context.Context, key keys.Bucket, count int) ([]ta
 		key.Shard = i
 		wanted[i] = key.Key()
 	}
-	return table.BatchRead(ctx, s.client, s.table, wanted)
+	return store.BatchRead(ctx, s.client, s.table, wanted)
 }
 
 // readLegible reads all shards that there are and that can be decoded, whether or not
@@ -246,7 +247,7 @@ func (s *Store) until(ctx context.Context, key keys.Bucket, step func(Tree, buck
 			return err
 		}
 		if try > bucket.MaxShards { // more than all that there can be to do
-			if err := table.Pause(ctx, try-bucket.MaxShards); err != nil {
+			if err := store.Pause(ctx, try-bucket.MaxShards); err != nil {
 				return err
 			}
 		}

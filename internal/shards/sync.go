@@ -59,7 +59,7 @@ func (s *Store) Sync(ctx context.Context, key keys.Bucket, to *config.Resolved) 
 			form.Nonce, form.WriteUnits = s.nonce(), 1
 			in := form.Input(s.table)
 			// A repeat is refused where the first attempt was applied; what is there is read again.
-			_, err := attempt(ctx, func(ctx context.Context) error {
+			_, err := send(ctx, func(ctx context.Context) error {
 				_, err := s.client.UpdateItem(ctx, in)
 				return err
 			})

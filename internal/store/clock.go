@@ -1,4 +1,4 @@
-package storeclock
+package store
 
 import (
 	"errors"
@@ -12,14 +12,14 @@ import (
 	"github.com/tidegate/tidegate/pkg/bucket"
 )
 
-// Reading is one look at a process's own clock.
-type Reading struct {
+// ClockReading is one look at a process's own clock.
+type ClockReading struct {
 	Wall time.Time     // what the process believes the time is; it may be set at any moment
 	Mono time.Duration // since some fixed moment; it never jumps
 }
 
-// Source reads a process's own clock. It is safe for concurrent use.
-type Source func() Reading
+// ClockSource reads a process's own clock. It is safe for concurrent use.
+type ClockSource func() ClockReading
 
 const (
 	// dateResolution is what the Date header cuts off: it counts whole seconds.
@@ -40,11 +40,11 @@ const (
 )
 
 var (
-	// ErrUnchecked says that no reply of the store has bounded the time yet, or none
+	// ErrClockUnchecked says that no reply of the store has bounded the time yet, or none
 	// since the clock was set.
-	ErrUnchecked = errors.New("the clock was not yet compared with the store's")
-	// ErrSkewed says that this machine's clock is too wrong to write by.
-	ErrSkewed = errors.New("the clock is more than 2 s off the store's: set this machine's clock")
+	ErrClockUnchecked = errors.New("the clock was not yet compared with the store's")
+	// ErrClockSkewed says that this machine's clock is too wrong to write by.
+	ErrClockSkewed = errors.New("the clock is more than 2 s off the store's: set this machine's clock")
 )
 
 // Clock tells the store's time. Each reply of the store bounds how far the
@@ -56,11 +56,11 @@ var (
 // monotonic time plus a correction from that intersection, zero while zero is
 // in it, so that a clock that is set while the node runs moves nothing.
 type Clock struct {
-	read Source
+	read ClockSource
 	told atomic.Int64 // what Mono told last, nanoseconds
 
 	mu     sync.Mutex
-	anchor Reading                              // guarded by mu: where local time starts; Wall + (Mono − anchor.Mono) is local time
+	anchor ClockReading                         // guarded by mu: where local time starts; Wall + (Mono − anchor.Mono) is local time
 	slots  [boundWindow / time.Second]boundSlot // guarded by mu: a ring by second of monotonic time
 }
 
@@ -70,13 +70,13 @@ type boundSlot struct {
 	low, high time.Duration
 }
 
-// New returns a clock that has not been compared with the store's yet.
-func New(read Source) *Clock {
+// NewClock returns a clock that has not been compared with the store's yet.
+func NewClock(read ClockSource) *Clock {
 	return &Clock{read: read, anchor: read()}
 }
 
 // Now is the store's time. The error says that no write may be planned:
-// ErrUnchecked until the next reply of the store, ErrSkewed until the
+// ErrClockUnchecked until the next reply of the store, ErrClockSkewed until the
 // clock is right.
 func (c *Clock) Now() (bucket.Instant, error) {
 	c.mu.Lock()
@@ -84,11 +84,11 @@ func (c *Clock) Now() (bucket.Instant, error) {
 	r := c.check()
 	correction, ok := c.correction(r.Mono)
 	if !ok {
-		return bucket.At(r.Wall), ErrUnchecked
+		return bucket.At(r.Wall), ErrClockUnchecked
 	}
 	now := bucket.At(c.local(r.Mono).Add(-correction))
 	if correction.Abs() > maxCorrection {
-		return now, ErrSkewed
+		return now, ErrClockSkewed
 	}
 	return now, nil
 }
@@ -126,7 +126,7 @@ func (c *Clock) Correction() time.Duration {
 }
 
 // check starts afresh when wall and monotonic time have parted.
-func (c *Clock) check() Reading {
+func (c *Clock) check() ClockReading {
 	r := c.read()
 	if r.Wall.Sub(c.local(r.Mono)).Abs() >= maxDivergence {
 		c.anchor = r

@@ -1,7 +1,7 @@
 // Package storehttp is how the AWS SDK's requests leave a process: to DynamoDB, its
 // streams and S3.
 //
-//	cfg, err := config.LoadDefaultConfig(ctx, config.WithHTTPClient(storehttp.NewClient()))
+//	cfg, err := config.LoadDefaultConfig(ctx, config.WithHTTPClient(storehttp.NewHTTPClient()))
 //	cfg.HTTPClient = storehttp.OwnBody(cfg.HTTPClient) // afterwards: loading wants to see the SDK's own client
 //
 // The SDK (smithy-go 1.28) closes a request's body as soon as it has the reply's
@@ -9,7 +9,7 @@
 // closed one, takes the request for cut short and breaks the connection, and the
 // rest of the reply is lost. On loopback 3 to 5 of 100 replies above 4 KB failed so,
 // each after its write had been applied.
-package storehttp
+package store
 
 import (
 	"bytes"
@@ -32,9 +32,9 @@ const (
 	idleTimeout = 90 * time.Second
 )
 
-// NewClient returns the SDK's own client with room for many requests at once. Put
+// NewHTTPClient returns the SDK's own client with room for many requests at once. Put
 // OwnBody around it once the configuration is loaded.
-func NewClient() *awshttp.BuildableClient {
+func NewHTTPClient() *awshttp.BuildableClient {
 	return awshttp.NewBuildableClient().
 		WithTransportOptions(func(t *http.Transport) {
 			t.MaxIdleConns = connections
@@ -55,7 +55,7 @@ func (c ownBody) Do(req *http.Request) (*http.Response, error) {
 	if req.Body == nil || req.Body == http.NoBody {
 		return c.next.Do(req)
 	}
-	body, err := read(req)
+	body, err := readBody(req)
 	if err := errors.Join(err, req.Body.Close()); err != nil {
 		return nil, fmt.Errorf("read the request's body: %w", err)
 	}
@@ -65,7 +65,7 @@ func (c ownBody) Do(req *http.Request) (*http.Response, error) {
 	return c.next.Do(&own)
 }
 
-func read(req *http.Request) ([]byte, error) {
+func readBody(req *http.Request) ([]byte, error) {
 	if req.ContentLength < 0 {
 		return io.ReadAll(req.Body)
 	}

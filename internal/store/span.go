@@ -1,4 +1,4 @@
-package storecalls
+package store
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 )
 
 // scope is the name under which spans are made.
-const scope = "github.com/tidegate/tidegate/internal/storecalls"
+const scope = "github.com/tidegate/tidegate/internal/store"
 
 // startSpan starts the span of a call within that of the context; nil where there
 // is none that is kept. A call of nobody's is in no trace: relays ask several times
@@ -28,7 +28,7 @@ func startSpan(ctx context.Context, operation string) (context.Context, trace.Sp
 // endSpan ends it. A condition that failed is an answer, and no error.
 func endSpan(span trace.Span, result Result, err error) {
 	span.SetAttributes(attribute.String("tidegate.result", string(result)))
-	if result == Throttled || result == Error {
+	if result == ResultThrottled || result == ResultError {
 		span.SetStatus(codes.Error, err.Error())
 	}
 	span.End()

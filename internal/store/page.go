@@ -1,4 +1,4 @@
-package listing
+package store
 
 import (
 	"context"
@@ -42,8 +42,8 @@ type Step struct {
 	Descending bool // the last of the query first
 }
 
-// Request is which page of a list.
-type Request struct {
+// PageRequest is which page of a list.
+type PageRequest struct {
 	Cursor string // of the page before; empty for the first
 	Limit  int64  // entries at most; 0 is api.DefaultPage
 }
@@ -55,7 +55,7 @@ type Visit func(item table.Item) (size int, err error)
 
 // Page reads one page and returns the cursor of the next, empty after the last.
 // Bad requests are refused with an *api.Error before any I/O.
-func Page(ctx context.Context, client *dynamodb.Client, tableName string, steps []Step, req Request, visit Visit) (string, error) {
+func Page(ctx context.Context, client *dynamodb.Client, tableName string, steps []Step, req PageRequest, visit Visit) (string, error) {
 	want := int(req.Limit)
 	if want == 0 {
 		want = api.DefaultPage
@@ -199,12 +199,12 @@ func (p position) cursor() string {
 	return c.encode()
 }
 
-// Behind is the cursor of a list's first step behind an item, which need not be there.
-func Behind(item keys.Item) string { return position{after: item}.cursor() }
+// CursorBehind is the cursor of a list's first step behind an item, which need not be there.
+func CursorBehind(item keys.Item) string { return position{after: item}.cursor() }
 
-// At is the item behind which the page of a cursor begins, nil where that is the
+// CursorItem is the item behind which the page of a cursor begins, nil where that is the
 // beginning of a step, or the cursor is none of a list.
-func At(text string) keys.Item {
+func CursorItem(text string) keys.Item {
 	b, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil {
 		return nil
@@ -239,7 +239,7 @@ func (p *page) chunks(ctx context.Context, steps []Step, n int) ([]chunk, error)
 		}
 		return []chunk{{items: []table.Item{out.Item}}}, nil
 	}
-	pages, err := table.QueryAll(ctx, p.client, p.queries(steps, n))
+	pages, err := QueryAll(ctx, p.client, p.queries(steps, n))
 	if err != nil {
 		return nil, fmt.Errorf("query %s: %w", steps[0].Query.PK, err)
 	}
@@ -297,7 +297,7 @@ func (p *page) load(ctx context.Context, rows []table.Item) ([]table.Item, error
 		}
 		wanted[i] = key.Key()
 	}
-	items, err := table.BatchRead(ctx, p.client, p.table, wanted)
+	items, err := BatchRead(ctx, p.client, p.table, wanted)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package storecalls
+package store
 
 import (
 	"context"
@@ -11,15 +11,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Options say whose calls are watched.
-type Options struct {
+// WatchOptions configure Watch.
+type WatchOptions struct {
 	Service string // a label of all metrics, so that several services run in one process
 	Metrics prometheus.Registerer
 	Mono    func() time.Duration // monotonic time
 }
 
-// Since is monotonic time by a clock whose readings carry it.
-func Since(now func() time.Time) func() time.Duration {
+// Monotonic is monotonic time by a clock whose readings carry it.
+func Monotonic(now func() time.Time) func() time.Duration {
 	start := now()
 	return func() time.Duration { return now().Sub(start) }
 }
@@ -31,7 +31,7 @@ func buckets() []float64 {
 
 // Watch returns a configuration whose clients' calls are counted and timed. It
 // fails if the registry has the service's metrics already.
-func Watch(cfg aws.Config, o Options) (aws.Config, error) {
+func Watch(cfg aws.Config, o WatchOptions) (aws.Config, error) {
 	labels := prometheus.Labels{"service": o.Service}
 	w := &watch{
 		mono: o.Mono,
@@ -64,7 +64,7 @@ type watch struct {
 }
 
 // ID implements middleware.DeserializeMiddleware.
-func (*watch) ID() string { return "tidegate.storecalls" }
+func (*watch) ID() string { return "tidegate.store" }
 
 // HandleDeserialize implements middleware.DeserializeMiddleware.
 func (w *watch) HandleDeserialize(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {
