@@ -55,7 +55,7 @@ func (s *LimitStore) List(ctx context.Context, ns string, req api.LimitsListRequ
 }
 
 // levelSize is about how many bytes a level has on the wire, and at least that. It
-// is below [listing.MaxEntry] for the longest names.
+// is below the size of a page for the longest names.
 func levelSize(l api.LimitsLevel) int {
 	const level, limit = 144, 136 // field names, punctuation and the longest numbers
 	size := level + len(l.Entity) + len(l.Resource) + len(l.Manifest)

@@ -1,14 +1,3 @@
-// Package storehttp is how the AWS SDK's requests leave a process: to DynamoDB, its
-// streams and S3.
-//
-//	cfg, err := config.LoadDefaultConfig(ctx, config.WithHTTPClient(storehttp.NewHTTPClient()))
-//	cfg.HTTPClient = storehttp.OwnBody(cfg.HTTPClient) // afterwards: loading wants to see the SDK's own client
-//
-// The SDK (smithy-go 1.28) closes a request's body as soon as it has the reply's
-// header. net/http may still be about to find the end of that body then: it reads a
-// closed one, takes the request for cut short and breaks the connection, and the
-// rest of the reply is lost. On loopback 3 to 5 of 100 replies above 4 KB failed so,
-// each after its write had been applied.
 package store
 
 import (
@@ -25,15 +14,19 @@ import (
 )
 
 const (
-	// connections is how many connections stay open when idle: as many as one node
-	// has writes under way under load. The SDK keeps ten to a host and closes the rest.
+	// connections bounds the idle connections that stay open: a loaded node has that
+	// many writes under way. The SDK keeps ten per host and closes the rest.
 	connections = 512
 	dialTimeout = 2 * time.Second
 	idleTimeout = 90 * time.Second
 )
 
-// NewHTTPClient returns the SDK's own client with room for many requests at once. Put
-// OwnBody around it once the configuration is loaded.
+// NewHTTPClient returns the SDK's own client, configured for many requests at once.
+// It serves DynamoDB, its streams and S3. Wrap it in OwnBody after
+// the configuration is loaded:
+//
+//	cfg, err := awsconfig.LoadDefaultConfig(ctx, awsconfig.WithHTTPClient(store.NewHTTPClient()))
+//	cfg.HTTPClient = store.OwnBody(cfg.HTTPClient)
 func NewHTTPClient() *awshttp.BuildableClient {
 	return awshttp.NewBuildableClient().
 		WithTransportOptions(func(t *http.Transport) {
@@ -44,8 +37,15 @@ func NewHTTPClient() *awshttp.BuildableClient {
 		WithDialerOptions(func(d *net.Dialer) { d.Timeout = dialTimeout })
 }
 
-// OwnBody returns a client that gives next requests whose bodies nobody else
-// closes: copies in memory.
+// OwnBody returns a client that sends requests through next with bodies of its own,
+// copied to memory. Put it around the client after the configuration is loaded:
+// loading expects the SDK's own client.
+//
+// The SDK (smithy-go 1.28) closes the body of a request as soon as it has the header
+// of the reply. net/http may still be reading that body to find its end. It then
+// reads from a closed body, takes the request for incomplete and breaks the
+// connection, so that the rest of the reply is lost. On loopback, 3 to 5 of 100
+// replies above 4 KB were lost this way, each after its write had been applied.
 func OwnBody(next aws.HTTPClient) aws.HTTPClient { return ownBody{next} }
 
 type ownBody struct{ next aws.HTTPClient }
