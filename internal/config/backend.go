@@ -28,9 +28,9 @@ func (b backend) read(ctx context.Context, key keys.Item) (table.Item, error) {
 	return out.Item, nil
 }
 
-// page returns one page of a list and the cursor of the next page. The function
-// entry decodes an item and returns its size in the reply, rounded up; the list
-// leaves out entries of size 0.
+// page returns a page of a list and the cursor of the next page. The function entry
+// decodes an item and returns its size in the reply, rounded up; the list leaves
+// out entries of size 0.
 func page[T any](ctx context.Context, b backend, steps []store.Step, req store.PageRequest,
 	entry func(table.Item) (T, int, error),
 ) (entries []T, cursor string, err error) {

@@ -10,7 +10,7 @@ import (
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-// levelSteps are the parts of a list of the levels that a target asks for.
+// levelSteps returns the steps of a list of the levels that a target selects.
 func levelSteps(ns string, t api.LimitsTarget) []store.Step {
 	switch {
 	case t.System || (t.Entity != "" && t.Resource != ""):
@@ -29,10 +29,9 @@ func levelSteps(ns string, t api.LimitsTarget) []store.Step {
 	return steps
 }
 
-// List returns one page of the levels that have limits, as the request asks
-// for them. Levels changed while a list is under way may or may not be in it;
-// all others are, once. A level stored a moment ago may be missing: indexes
-// follow the table.
+// List returns a page of the levels that have limits and that the request selects.
+// A level that changes during the list may be listed or not; every other level is
+// listed once. A new level may be missing: indexes follow the table.
 func (s *LimitStore) List(ctx context.Context, ns string, req api.LimitsListRequest) (api.LimitsListReply, error) {
 	if req.LimitsTarget != (api.LimitsTarget{}) {
 		if err := req.Check(); err != nil {
@@ -54,8 +53,8 @@ func (s *LimitStore) List(ctx context.Context, ns string, req api.LimitsListRequ
 	return api.LimitsListReply{Levels: levels, Cursor: cursor}, nil
 }
 
-// levelSize is about how many bytes a level has on the wire, and at least that. It
-// is below the size of a page for the longest names.
+// levelSize returns an upper bound, close to the real size, of a level's bytes on
+// the wire. Even with the longest names it is far below the size of a page.
 func levelSize(l api.LimitsLevel) int {
 	const level, limit = 144, 136 // field names, punctuation and the longest numbers
 	size := level + len(l.Entity) + len(l.Resource) + len(l.Manifest)

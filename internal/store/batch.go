@@ -14,21 +14,20 @@ import (
 )
 
 const (
-	// parallelQueries is how many queries of one request run at once: a namespace's 16
-	// partitions take two round trips.
+	// parallelQueries bounds the queries of a request that run at once: the 16
+	// partitions of a namespace take two round trips.
 	parallelQueries = 8
-	// batchKeys is how many keys DynamoDB takes in one BatchGetItem.
+	// batchKeys is DynamoDB's bound of the keys in a BatchGetItem.
 	batchKeys = 100
-	// deleteKeys is how many writes it takes in one BatchWriteItem.
+	// deleteKeys is DynamoDB's bound of the writes in a BatchWriteItem.
 	deleteKeys = 25
-	// deleteAttempts is how often a write is asked for that is left unprocessed.
+	// deleteAttempts bounds the repeats of writes that DynamoDB leaves unprocessed.
 	deleteAttempts = 6
 )
 
-// BatchRead reads items consistently, in one request for each 100 keys. Keys
-// that DynamoDB leaves unprocessed are asked for again until ctx ends. Items
-// that are not there are left out, and the order is not that of the keys, which
-// must be distinct.
+// BatchRead reads items consistently, with a request for each 100 keys. It repeats
+// unprocessed keys until ctx ends. Missing items are left out, and the order is not
+// that of the keys. The keys must be distinct.
 func BatchRead(ctx context.Context, client *dynamodb.Client, tableName string, wanted []keys.Key) ([]table.Item, error) {
 	items := make([]table.Item, 0, len(wanted))
 	for chunk := range slices.Chunk(wanted, batchKeys) {
@@ -51,10 +50,9 @@ func BatchRead(ctx context.Context, client *dynamodb.Client, tableName string, w
 	return items, nil
 }
 
-// DeleteKeys takes items away, in one request for each 25 keys, which must be
-// distinct. Keys that are not there are no error. What DynamoDB leaves
-// unprocessed is asked for again a few times; left says how many keys were still
-// there when it gave up.
+// DeleteKeys deletes items, with a request for each 25 keys. The keys must be
+// distinct; missing items are no error. It repeats unprocessed keys a few times;
+// left is the number of keys that remain.
 func DeleteKeys(ctx context.Context, client *dynamodb.Client, tableName string, unwanted []keys.Key) (left int, err error) {
 	for chunk := range slices.Chunk(unwanted, deleteKeys) {
 		next := make([]types.WriteRequest, len(chunk))
@@ -94,8 +92,8 @@ func batchInput(tableName string, wanted []keys.Key) *dynamodb.BatchGetItemInput
 	}
 }
 
-// QueryAll runs queries side by side and returns their pages in the order of the queries.
-// The first error ends the others.
+// QueryAll runs queries in parallel and returns their pages in the order of the
+// queries. The first error cancels the other queries.
 func QueryAll(ctx context.Context, client *dynamodb.Client, queries []*dynamodb.QueryInput) ([]*dynamodb.QueryOutput, error) {
 	pages := make([]*dynamodb.QueryOutput, len(queries))
 	p := pool.New().WithContext(ctx).WithMaxGoroutines(parallelQueries).WithCancelOnError().WithFirstError()

@@ -18,19 +18,21 @@ type WatchOptions struct {
 	Mono    func() time.Duration // monotonic time
 }
 
-// Monotonic is monotonic time by a clock whose readings carry it.
+// Monotonic returns a monotonic clock made from a wall clock whose readings carry
+// monotonic time.
 func Monotonic(now func() time.Time) func() time.Duration {
 	start := now()
 	return func() time.Duration { return now().Sub(start) }
 }
 
-// buckets in seconds: from an engine in the same process to the longest timeout of a call.
+// buckets returns the bounds of the histogram in seconds: from an embedded engine
+// to the longest timeout of a call.
 func buckets() []float64 {
 	return []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5}
 }
 
-// Watch returns a configuration whose clients' calls are counted and timed. It
-// fails if the registry has the service's metrics already.
+// Watch returns a configuration whose clients count and time their calls. It fails
+// if the registry already has the service's metrics.
 func Watch(cfg aws.Config, o WatchOptions) (aws.Config, error) {
 	labels := prometheus.Labels{"service": o.Service}
 	w := &watch{
@@ -56,7 +58,7 @@ func Watch(cfg aws.Config, o WatchOptions) (aws.Config, error) {
 	return watched, nil
 }
 
-// watch is what each attempt of a call passes through.
+// watch is the middleware that counts and times each attempt of a call.
 type watch struct {
 	mono    func() time.Duration
 	calls   *prometheus.CounterVec

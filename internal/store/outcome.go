@@ -18,7 +18,7 @@ import (
 // Outcome tells whether DynamoDB applied a write.
 type Outcome uint8
 
-// The outcomes of one attempt at a write.
+// The outcomes of an attempt at a write.
 const (
 	Applied   Outcome = iota // the write took effect
 	Refused                  // a condition does not hold; nothing was written

@@ -31,16 +31,16 @@ type Attempts struct {
 // end. It returns the outcome and the error of the last attempt.
 //
 // The write must tolerate repeats: a transaction with a client token, which
-// DynamoDB applies once, or a write whose condition fails after it was applied.
-// In the second case Refused may mean that an earlier attempt was applied. The
-// client must not retry by itself.
+// DynamoDB applies only once, or a write whose condition fails after it was
+// applied. In the second case Refused may mean that an earlier attempt was applied.
+// The client must not retry by itself.
 //
 //	Applied, Refused, Rejected    end at once
 //	Conflict                      repeats at once, then after a pause
 //	Throttled, NotSent, Unknown   repeat after a pause
 //
-// The outcome is Unknown if any attempt was Unknown and no later attempt was
-// Applied or Refused: the lost attempt may still arrive.
+// If any attempt was Unknown and no later attempt was Applied or Refused, the
+// outcome is Unknown: the lost attempt may still arrive.
 func Send(ctx context.Context, attempts Attempts, write func(context.Context) error) (Outcome, error) {
 	lost := false // the outcome of an attempt is unknown
 	for n := 0; ; n++ {
