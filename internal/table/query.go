@@ -43,8 +43,8 @@ func QueryInput(table string, index int, q keys.Query) *dynamodb.QueryInput {
 	return in
 }
 
-// StartAfter makes a query go on behind an item that an earlier one returned.
-// It reports false, and changes nothing, where the query does not list the item.
+// StartAfter makes a query continue after an item that an earlier query returned.
+// If the query does not list the item, it reports false and changes nothing.
 func StartAfter(in *dynamodb.QueryInput, index int, q keys.Query, last keys.Item) bool {
 	if !last.Valid() {
 		return false
@@ -66,8 +66,8 @@ func StartAfter(in *dynamodb.QueryInput, index int, q keys.Query, last keys.Item
 	return true
 }
 
-// rowOf is the key of an item's row in an index, nil where it has none. Which
-// entity is whose child its key does not say, but the query does.
+// rowOf returns the key of an item's row in an index, or nil. The parent of an
+// entity is not in its key; the query gives it.
 func rowOf(item keys.Item, index int, q keys.Query) *keys.Key {
 	in := item.Indexes()
 	if e, ok := item.(keys.Entity); ok && index == 1 {
