@@ -41,6 +41,7 @@ func TestServicesLogAsTheyAreTold(t *testing.T) {
 		"warnings alone": {flags: []string{"--log-format", "json", "--log-level", "warn"}, json: true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld()
 			ended, stop := runApart(w, append([]string{"up", "--dir", t.TempDir(), "--nats-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, c.flags...)...)
 			_, ready := w.stdout.wait("nats://", ended)
