@@ -3,13 +3,14 @@ package main
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/tidegate/tidegate/test/program"
 )
 
 // common is the `tidegate up` that tests share. It starts with the first test that
@@ -18,9 +19,6 @@ var common struct {
 	start   func() (*system, error)
 	tenants atomic.Int64
 }
-
-// program builds the program once, as a user would, and returns its file.
-var program func() (string, error)
 
 func TestMain(m *testing.M) {
 	os.Exit(runTests(m))
@@ -39,13 +37,6 @@ func runTests(m *testing.M) int {
 	common.start = sync.OnceValues(func() (*system, error) {
 		started = true
 		return startUpIn(filepath.Join(dir, "data"), "--dynamodb-listen", "127.0.0.1:0")
-	})
-	program = sync.OnceValues(func() (string, error) {
-		file := filepath.Join(dir, "tidegate")
-		if out, err := exec.Command("go", "build", "-o", file, ".").CombinedOutput(); err != nil {
-			return "", fmt.Errorf("%w: %s", err, out)
-		}
-		return file, nil
 	})
 	code := m.Run()
 	if started {
@@ -74,7 +65,7 @@ func share(t *testing.T) *system {
 // binary returns the program's file.
 func binary(t *testing.T) string {
 	t.Helper()
-	file, err := program()
+	file, err := program.Tidegate(t.Context())
 	require.NoError(t, err)
 	return file
 }

@@ -228,7 +228,7 @@ func (s *stack) command(t *testing.T, service types.ServiceConfig, env []string,
 	for i, word := range words {
 		words[i] = s.here(service, word)
 	}
-	cmd := outlasting(t, program(t), words...)
+	cmd := outlasting(t, ourProgram(t), words...)
 	cmd.Dir, cmd.Env = s.folder, env
 	return cmd
 }
@@ -236,7 +236,7 @@ func (s *stack) command(t *testing.T, service types.ServiceConfig, env []string,
 // ask runs a command line of a user of the files.
 func (s *stack) ask(t *testing.T, user, password string, words ...string) ([]byte, error) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), program(t), words...)
+	cmd := exec.CommandContext(t.Context(), ourProgram(t), words...)
 	cmd.Env = append([]string{"TIDEGATE_NATS=nats://" + user + ":" + password + "@" + s.reached["nats:4222"]}, s.clientEnv...)
 	return cmd.CombinedOutput()
 }
