@@ -26,10 +26,8 @@ import (
 	"github.com/tidegate/tidegate/internal/archive"
 	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/internal/capacity"
-	"github.com/tidegate/tidegate/internal/entities"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/leasekey"
-	"github.com/tidegate/tidegate/internal/limits"
-	"github.com/tidegate/tidegate/internal/namespace"
 	"github.com/tidegate/tidegate/internal/requestlog"
 	"github.com/tidegate/tidegate/internal/rollback"
 	"github.com/tidegate/tidegate/internal/schema"
@@ -119,8 +117,8 @@ type Service struct {
 	clock        *storeclock.Clock
 	store        *store
 	shards       *shards.Store
-	limits       *limits.Store
-	namespaces   *namespace.Cache
+	limits       *config.LimitStore
+	namespaces   *config.NamespaceCache
 	admin        *admin.Admin
 	keyring      *keyring
 	epochs       *rollback.Epochs // of the lease records
@@ -148,7 +146,7 @@ type Service struct {
 	mu      sync.Mutex
 	buckets *simplelru.LRU[keys.Bucket, *committer] // guarded by mu
 	// settings are shared by the buckets that one level governs. guarded by mu
-	settings *simplelru.LRU[settingsKey, *limits.Resolved]
+	settings *simplelru.LRU[settingsKey, *config.Resolved]
 }
 
 // settingsKey tells settings apart as far as buckets are concerned.
@@ -178,7 +176,7 @@ func New(cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
 	}
-	settings, err := simplelru.NewLRU[settingsKey, *limits.Resolved](sharedSettings, nil)
+	settings, err := simplelru.NewLRU[settingsKey, *config.Resolved](sharedSettings, nil)
 	if err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
 	}
@@ -189,19 +187,19 @@ func New(cfg Config) (*Service, error) {
 	}
 	watched.HTTPClient = clock.Watch(cfg.DynamoDB.HTTPClient)
 	client := dynamodb.NewFromConfig(watched)
-	registry := namespace.NewRegistry(client, cfg.Table)
+	registry := config.NewNamespaces(client, cfg.Table)
 	truth := newStore(watched, cfg.Table, tuning.StoreTimeout, clock, m)
-	namespaces, err := namespace.NewCache(namespace.NewRegistry(truth.client, cfg.Table), clock.Mono)
+	namespaces, err := config.NewNamespaceCache(config.NewNamespaces(truth.client, cfg.Table), clock.Mono)
 	if err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
 	}
 	lines := requestlog.Wrap(cfg.Log)
 	log := audit.NewLog(client, cfg.Table, clock.Time)
-	stored := limits.NewStore(client, cfg.Table, log)
+	stored := config.NewLimitStore(client, cfg.Table, log)
 	stores := admin.Stores{
 		Limits: stored, Trail: trail.New(log, cfg.Archive),
-		Entities:   entities.NewStore(client, cfg.Table, log),
-		Namespaces: namespace.NewOperator(registry, log, clock.Time),
+		Entities:   config.NewEntityStore(client, cfg.Table, log),
+		Namespaces: config.NewNamespaceOperator(registry, log, clock.Time),
 		Keys:       leasekey.NewKeys(client, cfg.Table, log, clock.Time),
 		Capacity:   capacity.NewStore(client, cfg.Table, clock.Now),
 		Usage:      usage.NewStore(client, cfg.Table),
@@ -220,7 +218,7 @@ func New(cfg Config) (*Service, error) {
 		epochs:     rollback.NewEpochs(client, cfg.Table),
 		recent:     recent,
 		registerer: cfg.Metrics,
-		limits:     limits.NewStore(truth.client, cfg.Table, log),
+		limits:     config.NewLimitStore(truth.client, cfg.Table, log),
 		namespaces: namespaces,
 		tuning:     tuning,
 		trustInfo:  cfg.TrustRequestInfo,
@@ -372,7 +370,7 @@ func (s *Service) committer(key keys.Bucket) *committer {
 }
 
 // share returns the same settings for all buckets they govern, to be read only.
-func (s *Service) share(r *limits.Resolved) *limits.Resolved {
+func (s *Service) share(r *config.Resolved) *config.Resolved {
 	key := settingsKey{r.Fingerprint, r.OnUnavailable}
 	s.mu.Lock()
 	defer s.mu.Unlock()
