@@ -10,13 +10,15 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/tidegate/tidegate/internal/dirtest"
 )
 
 // TestSpentStaysSpent kills the program and stops it: limits and balances are
 // there in the next one.
 func TestSpentStaysSpent(t *testing.T) {
 	t.Parallel()
-	program, dir := binary(t), t.TempDir()
+	program, dir := binary(t), dirtest.New(t)
 	ask := func(c *child, line string) int {
 		nats := regexp.MustCompile(`nats://[0-9.:]+`).FindString(c.greeting)
 		cmd := exec.Command(program, append(strings.Fields(line), "--nats", nats)...)

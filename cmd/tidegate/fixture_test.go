@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/internal/dirtest"
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
@@ -101,7 +102,7 @@ const greetingEnds = howToStop + "\n"
 // flags if given, and waits until it is ready.
 func startUp(t *testing.T, more ...string) *system {
 	t.Helper()
-	s, err := startUpIn(t.TempDir(), more...)
+	s, err := startUpIn(dirtest.New(t), more...)
 	require.NoError(t, err)
 	t.Cleanup(func() { s.stop() })
 	return s

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/internal/dirtest"
 	"github.com/tidegate/tidegate/test/program"
 )
 
@@ -25,7 +26,7 @@ func TestMain(m *testing.M) {
 }
 
 func runTests(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "tidegate-cmd-")
+	dir, err := os.MkdirTemp(dirtest.Parent(), "tidegate-cmd-")
 	if err != nil {
 		panic(err)
 	}

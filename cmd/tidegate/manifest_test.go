@@ -185,9 +185,9 @@ func TestASecondApplyCompletesTheFirst(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // they wait for answers that do not come
 			s := startFaulty(t)
-			const entities = 60
+			const entities, passing = 24, 16 // the rest wait for answers that do not come
 			first := manifestOf(t, entities, 10)
-			s.failFrom(20, bad)
+			s.failFrom(passing, bad)
 			code, report := s.apply(t, first)
 			require.Equal(t, exitError, code)
 			require.Equal(t, entities+1, report.Done+report.Pending)
@@ -205,7 +205,7 @@ func TestASecondApplyCompletesTheFirst(t *testing.T) {
 
 			// Changes and deletions, interrupted as well.
 			second := manifestOf(t, entities/2, 20)
-			s.failFrom(20, forbidden)
+			s.failFrom(passing, forbidden)
 			code, report = s.apply(t, second)
 			require.Equal(t, exitError, code)
 			require.NotZero(t, report.Pending)

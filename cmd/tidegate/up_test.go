@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/tidegate/tidegate/internal/dirtest"
 )
 
 // tried are the commands that a greeting suggests, without indentation.
@@ -111,7 +113,7 @@ func (c *child) end(t *testing.T, signal os.Signal) int {
 // by a signal, and starts it again in the same place.
 func TestProgram(t *testing.T) {
 	t.Parallel()
-	program, dir := binary(t), t.TempDir()
+	program, dir := binary(t), dirtest.New(t)
 	first := startChild(t, program, dir, "127.0.0.1:0")
 	commands := tried(first.greeting)
 	require.Len(t, commands, 3)

@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/internal/dirtest"
 	"github.com/tidegate/tidegate/pkg/api"
 	tidegate "github.com/tidegate/tidegate/pkg/client"
 )
@@ -38,7 +39,7 @@ const anyPort = "127.0.0.1:0"
 
 func newStack(t *testing.T, p *types.Project) *stack {
 	t.Helper()
-	s := &stack{project: p, folder: t.TempDir(), reached: map[string]string{}, running: map[string][]*process{}}
+	s := &stack{project: p, folder: dirtest.New(t), reached: map[string]string{}, running: map[string][]*process{}}
 	for name := range p.Volumes { // containers find theirs there
 		require.NoError(t, os.MkdirAll(filepath.Join(s.folder, name), 0o700))
 	}

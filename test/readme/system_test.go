@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/internal/dirtest"
 	"github.com/tidegate/tidegate/test/program"
 )
 
@@ -43,7 +44,7 @@ func TestMain(m *testing.M) {
 }
 
 func runTests(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "tidegate-readme-")
+	dir, err := os.MkdirTemp(dirtest.Parent(), "tidegate-readme-")
 	if err != nil {
 		panic(err)
 	}
@@ -81,7 +82,7 @@ func share(t *testing.T, namespace string) *system {
 // it when the test ends. It is ready when start returns.
 func start(t *testing.T) *system {
 	t.Helper()
-	s, stop, err := startIn(t.Context(), t.TempDir())
+	s, stop, err := startIn(t.Context(), dirtest.New(t))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, stop()) })
 	return s
