@@ -22,6 +22,7 @@ import (
 
 	"github.com/tidegate/tidegate/engine"
 	"github.com/tidegate/tidegate/engine/journal"
+	"github.com/tidegate/tidegate/internal/dirtest"
 )
 
 func openBackend(t require.TestingT, c *clock, d engine.Durability) backend {
@@ -82,7 +83,7 @@ func state(t require.TestingT, e *engine.Engine) map[string]any {
 func TestReopen(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		root := memoryDir(t)
+		root := dirtest.New(t)
 		h := history{clock: newClock(), d: engine.Durability{
 			Dir: filepath.Join(root, "0"), Sync: journal.Never, CutBytes: rapid.Int64Range(500, 20_000).Draw(rt, "cut bytes"),
 		}}

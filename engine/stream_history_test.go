@@ -19,6 +19,7 @@ import (
 
 	"github.com/tidegate/tidegate/engine"
 	"github.com/tidegate/tidegate/engine/journal"
+	"github.com/tidegate/tidegate/internal/dirtest"
 )
 
 // told is one change as OnCommit told of it, and where it belongs.
@@ -130,7 +131,7 @@ func newStreamHistory(t *testing.T, rt *rapid.T, onDisk bool) *streamHistory {
 	}
 	if onDisk {
 		h.d = engine.Durability{
-			Dir: filepath.Join(memoryDir(t), "0"), Sync: journal.Never, CutBytes: rapid.Int64Range(5_000, 100_000).Draw(rt, "cut bytes"),
+			Dir: filepath.Join(dirtest.New(t), "0"), Sync: journal.Never, CutBytes: rapid.Int64Range(5_000, 100_000).Draw(rt, "cut bytes"),
 		}
 	}
 	h.open(rt)
