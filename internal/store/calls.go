@@ -38,7 +38,7 @@ func Watch(cfg aws.Config, o WatchOptions) (aws.Config, error) {
 	w := &watch{
 		mono: o.Mono,
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "tidegate_store_calls_total", Help: "Calls to DynamoDB, each attempt for itself, by operation and result: ok, refused, throttled or error.",
+			Name: "tidegate_store_calls_total", Help: "Calls to DynamoDB, counting each attempt, by operation and result: ok, refused, throttled or error.",
 			ConstLabels: labels,
 		}, []string{"operation", "result"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{

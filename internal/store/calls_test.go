@@ -40,7 +40,7 @@ func TestEachAttemptCounts(t *testing.T) {
 	require.Error(t, err)
 
 	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
-# HELP tidegate_store_calls_total Calls to DynamoDB, each attempt for itself, by operation and result: ok, refused, throttled or error.
+# HELP tidegate_store_calls_total Calls to DynamoDB, counting each attempt, by operation and result: ok, refused, throttled or error.
 # TYPE tidegate_store_calls_total counter
 tidegate_store_calls_total{operation="DeleteItem",result="ok",service="test"} 1
 tidegate_store_calls_total{operation="DeleteItem",result="refused",service="test"} 1

@@ -14,6 +14,7 @@ import (
 	"github.com/sourcegraph/conc"
 
 	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/leader"
 	"github.com/tidegate/tidegate/internal/roster"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -100,6 +101,9 @@ type Relay struct {
 func New(cfg Config) (*Relay, error) {
 	if cfg.NATS == nil || cfg.Table == "" || cfg.Member == "" || cfg.Now == nil || cfg.Log == nil || cfg.Metrics == nil {
 		return nil, errors.New("relay: NATS, Table, Member, Now, Log and Metrics are required")
+	}
+	if err := leader.CheckConnection(cfg.NATS); err != nil {
+		return nil, fmt.Errorf("relay: %w", err)
 	}
 	js, err := jetstream.New(cfg.NATS)
 	if err != nil {

@@ -83,7 +83,7 @@ func overflowing(name string) api.Limit {
 
 func (w *world) connect() *nats.Conn {
 	w.tb.Helper()
-	nc, err := nats.Connect(w.url)
+	nc, err := nats.Connect(w.url, nats.ReconnectBufSize(-1))
 	require.NoError(w.tb, err)
 	w.tb.Cleanup(nc.Close)
 	return nc
@@ -139,7 +139,7 @@ func (w *world) node(latency time.Duration, tuning admission.Tuning) *node {
 	}
 	n.calls = fault.New(o)
 	n.store = newTimed(n.calls)
-	nc, err := nats.Connect(w.url)
+	nc, err := nats.Connect(w.url, nats.ReconnectBufSize(-1))
 	require.NoError(w.tb, err)
 	service, err := admission.New(admission.Config{
 		NATS: nc, DynamoDB: localdynamo.Config(n.store, "us-east-1"), Table: table.DefaultName,
