@@ -251,6 +251,22 @@ func TestAWriteBehindTheDeletionIsDeletedToo(t *testing.T) {
 	w.nothingIsLeft(t)
 }
 
+// A throttled write was certainly not applied, so that nothing arrives after the deletion.
+func TestAThrottledWriteCallsForNoSecondDeletion(t *testing.T) {
+	deletions := func(faults ...fault.Fault) int {
+		w := newWorld(t)
+		h := w.late(t)
+		w.purged(t)
+		w.Fail("UpdateItem", faults...)
+		require.NoError(t, w.counter(t).apply(t.Context(), batch(h.records[1])))
+		w.nothingIsLeft(t)
+		return w.Calls("DeleteItem")
+	}
+	once := deletions()
+	require.Equal(t, once, deletions(fault.Throttling(), fault.TransactionConflict()))
+	require.Greater(t, deletions(fault.InternalErrorAfter()), once, "the outcome is unknown")
+}
+
 // A namespace that is deleted, and may be recovered, keeps its usage, also what comes late.
 func TestADeletedNamespaceKeepsItsUsage(t *testing.T) {
 	w := newWorld(t)
