@@ -22,22 +22,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/tidegate/tidegate/internal/admin"
-	"github.com/tidegate/tidegate/internal/archive"
-	"github.com/tidegate/tidegate/internal/audit"
-	"github.com/tidegate/tidegate/internal/capacity"
-	"github.com/tidegate/tidegate/internal/entities"
-	"github.com/tidegate/tidegate/internal/leasekey"
 	"github.com/tidegate/tidegate/internal/limits"
 	"github.com/tidegate/tidegate/internal/namespace"
 	"github.com/tidegate/tidegate/internal/requestlog"
 	"github.com/tidegate/tidegate/internal/rollback"
 	"github.com/tidegate/tidegate/internal/schema"
 	"github.com/tidegate/tidegate/internal/shards"
-	"github.com/tidegate/tidegate/internal/storecalls"
 	"github.com/tidegate/tidegate/internal/storeclock"
-	"github.com/tidegate/tidegate/internal/trail"
-	"github.com/tidegate/tidegate/internal/usage"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/events"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -47,22 +38,28 @@ import (
 // mean the defaults.
 type Config struct {
 	NATS     *nats.Conn // the service's own: it is drained and closed when Run ends
-	DynamoDB aws.Config
+	DynamoDB aws.Config // its clients set Clock: see storecalls.Clocked
 	Table    string
-	Clock    storeclock.Source
+	Clock    *storeclock.Clock
 	Log      *slog.Logger
 	Metrics  prometheus.Registerer
 	Version  string // semantic, as NATS micro wants it
 	Tuning   Tuning
-	// Archive is where audit events are that have left the table; nil: nowhere. It
-	// stays open when Run ends.
-	Archive *archive.Archive
-	// TrustRequestInfo: callers cannot write the header that says who they are,
-	// because they all come through service imports of NATS.
-	TrustRequestInfo bool
+	Control  Control // nil: the node serves no admin verbs
 	// Traces makes spans of requests and of what is asked of the store for them;
 	// nil: nobody does, and it costs nothing.
 	Traces trace.TracerProvider
+}
+
+// Control is the control plane: it serves the admin verbs of a node, on the node's
+// table. It is safe for concurrent use.
+type Control interface {
+	// Serves reports whether Serve knows a verb.
+	Serves(v api.Verb) bool
+	// Serve answers a request with the body of the reply, or with the refusal.
+	Serve(ctx context.Context, q namespace.Request) ([]byte, *api.Error)
+	// Check returns an error if the node must not start.
+	Check(ctx context.Context) error
 }
 
 // Tuning are the sizes and times of a node.
@@ -121,17 +118,15 @@ type Service struct {
 	shards       *shards.Store
 	limits       *limits.Store
 	namespaces   *namespace.Cache
-	admin        *admin.Admin
+	control      Control // nil: none
 	keyring      *keyring
 	epochs       *rollback.Epochs // of the lease records
 	records      recordStore      // set by Run before the first request
 	recent       *lru.Cache[string, recordVersion]
 	registerer   prometheus.Registerer
 	tuning       Tuning
-	trustInfo    bool
-	archive      *archive.Archive // nil: none
-	tracer       trace.Tracer     // nil: nothing is traced
-	boot         string           // random, part of every nonce
+	tracer       trace.Tracer // nil: nothing is traced
+	boot         string       // random, part of every nonce
 	sequence     atomic.Uint64
 	pending      atomic.Int64    // requests not yet answered
 	requests     sync.WaitGroup  // the same, to wait for
@@ -182,29 +177,11 @@ func New(cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
 	}
-	clock := storeclock.New(cfg.Clock)
-	watched, err := storecalls.Watch(cfg.DynamoDB, storecalls.Options{Service: "admission", Metrics: cfg.Metrics, Mono: clock.Mono})
+	client := dynamodb.NewFromConfig(cfg.DynamoDB)
+	truth := newStore(cfg.DynamoDB, cfg.Table, tuning.StoreTimeout, cfg.Clock, m)
+	namespaces, err := namespace.NewCache(namespace.NewRegistry(truth.client, cfg.Table), cfg.Clock.Mono)
 	if err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
-	}
-	watched.HTTPClient = clock.Watch(cfg.DynamoDB.HTTPClient)
-	client := dynamodb.NewFromConfig(watched)
-	registry := namespace.NewRegistry(client, cfg.Table)
-	truth := newStore(watched, cfg.Table, tuning.StoreTimeout, clock, m)
-	namespaces, err := namespace.NewCache(namespace.NewRegistry(truth.client, cfg.Table), clock.Mono)
-	if err != nil {
-		return nil, fmt.Errorf("admission: %w", err)
-	}
-	lines := requestlog.Wrap(cfg.Log)
-	log := audit.NewLog(client, cfg.Table, clock.Time)
-	stored := limits.NewStore(client, cfg.Table, log)
-	stores := admin.Stores{
-		Limits: stored, Trail: trail.New(log, cfg.Archive),
-		Entities:   entities.NewStore(client, cfg.Table, log),
-		Namespaces: namespace.NewOperator(registry, log, clock.Time),
-		Keys:       leasekey.NewKeys(client, cfg.Table, log, clock.Time),
-		Capacity:   capacity.NewStore(client, cfg.Table, clock.Now),
-		Usage:      usage.NewStore(client, cfg.Table),
 	}
 	var boot [6]byte
 	_, _ = rand.Read(boot[:])
@@ -212,19 +189,18 @@ func New(cfg Config) (*Service, error) {
 		nats:       cfg.NATS,
 		table:      cfg.Table,
 		version:    cfg.Version,
-		log:        lines,
+		log:        requestlog.Wrap(cfg.Log),
 		metrics:    m,
-		clock:      clock,
+		clock:      cfg.Clock,
 		store:      truth,
-		keyring:    newKeyring(client, cfg.Table, clock),
+		keyring:    newKeyring(client, cfg.Table, cfg.Clock),
 		epochs:     rollback.NewEpochs(client, cfg.Table),
 		recent:     recent,
 		registerer: cfg.Metrics,
-		limits:     limits.NewStore(truth.client, cfg.Table, log),
+		limits:     limits.NewStore(truth.client, cfg.Table, nil), // it is only read
 		namespaces: namespaces,
 		tuning:     tuning,
-		trustInfo:  cfg.TrustRequestInfo,
-		archive:    cfg.Archive,
+		control:    cfg.Control,
 		boot:       base64.RawURLEncoding.EncodeToString(boot[:]),
 		ready:      make(chan struct{}),
 		buckets:    buckets,
@@ -233,9 +209,7 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Traces != nil {
 		s.tracer = cfg.Traces.Tracer(scope)
 	}
-	s.shards = shards.NewStore(s.store.client, cfg.Table, clock.Now, s.nonce)
-	stores.Shards = shards.NewOperator(s.shards, log)
-	s.admin = admin.New(stores, cfg.NATS.Publish, lines)
+	s.shards = shards.NewStore(s.store.client, cfg.Table, cfg.Clock.Now, s.nonce)
 	s.abort, s.abortFlights = context.WithCancel(context.Background())
 	if err := s.gauges(cfg.Metrics); err != nil {
 		return nil, fmt.Errorf("admission metrics: %w", err)
@@ -297,29 +271,13 @@ func (s *Service) prepare(ctx context.Context) error {
 	if err := s.keyring.load(ctx); err != nil {
 		return fmt.Errorf("admission: %w", err)
 	}
-	if err := s.checkArchive(ctx); err != nil {
+	if s.control == nil {
+		return nil
+	}
+	if err := s.control.Check(ctx); err != nil {
 		return fmt.Errorf("admission: %w", err)
 	}
 	return nil
-}
-
-// archiveTimeout bounds how long a node waits for the archive at its start.
-const archiveTimeout = 10 * time.Second
-
-// checkArchive refuses an archive that cannot be read. An outage of it is no reason to
-// admit nobody.
-func (s *Service) checkArchive(ctx context.Context) error {
-	if s.archive == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, archiveTimeout)
-	defer cancel()
-	err := s.archive.CheckReadable(ctx)
-	if errors.Is(err, archive.ErrUnreachable) {
-		s.log.WarnContext(ctx, "audit events that have left the table cannot be shown for now", "error", err)
-		return nil
-	}
-	return err
 }
 
 // drain ends the node without losing an answer. It hears of changed configuration

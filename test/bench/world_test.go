@@ -14,12 +14,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/internal/admin"
 	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
 	"github.com/tidegate/tidegate/internal/limits"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/internal/namespace"
+	"github.com/tidegate/tidegate/internal/storecalls"
 	"github.com/tidegate/tidegate/internal/storeclock"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -142,9 +144,12 @@ func (w *world) node(latency time.Duration, tuning admission.Tuning) *node {
 	n.store = newTimed(n.calls)
 	nc, err := nats.Connect(w.url)
 	require.NoError(w.tb, err)
+	log := slog.New(slog.DiscardHandler)
+	store, clock, err := storecalls.Clocked(localdynamo.Config(n.store, "us-east-1"), "admission", clock(), n.metrics)
+	require.NoError(w.tb, err)
 	service, err := admission.New(admission.Config{
-		NATS: nc, DynamoDB: localdynamo.Config(n.store, "us-east-1"), Table: table.DefaultName,
-		Clock: clock(), Log: slog.New(slog.DiscardHandler), Metrics: n.metrics, Version: "0.0.0", Tuning: tuning,
+		NATS: nc, DynamoDB: store, Table: table.DefaultName, Clock: clock, Log: log, Metrics: n.metrics, Version: "0.0.0", Tuning: tuning,
+		Control: admin.Open(admin.Options{DynamoDB: store, Table: table.DefaultName, Clock: clock, Publish: nc.Publish, Log: log}),
 	})
 	require.NoError(w.tb, err)
 	runtime.AddCleanup(service, func(done chan struct{}) { close(done) }, n.collected)

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/internal/admin"
 	"github.com/tidegate/tidegate/internal/archive"
 	"github.com/tidegate/tidegate/internal/archive/archivetest"
 	"github.com/tidegate/tidegate/internal/consume"
@@ -22,6 +23,7 @@ import (
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/internal/namespace"
 	"github.com/tidegate/tidegate/internal/schema"
+	"github.com/tidegate/tidegate/internal/storecalls"
 	"github.com/tidegate/tidegate/internal/storeclock"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -89,10 +91,15 @@ func newWorldOn(t *testing.T, nats natsServer, tenants ...string) *world {
 func (w *world) runAdmission(t *testing.T) (stop func()) {
 	t.Helper()
 	nc, refusals := w.service(t, admissionUser)
+	registry, log := prometheus.NewRegistry(), slog.New(slog.DiscardHandler)
+	store, clock, err := storecalls.Clocked(w.store(admissionUser), "admission", clock(), registry)
+	require.NoError(t, err)
 	service, err := admission.New(admission.Config{
-		NATS: nc, DynamoDB: w.store(admissionUser), Table: table.DefaultName,
-		Clock: clock(), Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(), Version: "0.0.0",
-		TrustRequestInfo: true, Archive: w.archive(t, admissionUser),
+		NATS: nc, DynamoDB: store, Table: table.DefaultName, Clock: clock, Log: log, Metrics: registry, Version: "0.0.0",
+		Control: admin.Open(admin.Options{
+			DynamoDB: store, Table: table.DefaultName, Clock: clock, Publish: nc.Publish, Log: log,
+			TrustRequestInfo: true, Archive: w.archive(t, admissionUser),
+		}),
 	})
 	require.NoError(t, err)
 	return run(t, service, refusals)

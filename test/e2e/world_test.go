@@ -9,12 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/internal/admin"
 	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/internal/consume"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
@@ -22,6 +24,7 @@ import (
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/internal/namespace"
+	"github.com/tidegate/tidegate/internal/storecalls"
 	"github.com/tidegate/tidegate/internal/storeclock"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -200,10 +203,19 @@ func (p *process) metric(t *testing.T, name string) int {
 func (w *world) admission(t *testing.T) *process {
 	t.Helper()
 	p := &process{name: "admission", conn: w.connect(t), metrics: prometheus.NewRegistry()}
+	return p.admission(t, localdynamo.Config(&http.Client{Transport: w.engine.HTTPClient()}, region), w.table, w.clock.read,
+		admission.Tuning{FeedHeartbeat: 100 * time.Millisecond})
+}
+
+// admission makes the process an admission node with its control plane.
+func (p *process) admission(t *testing.T, db aws.Config, tableName string, source storeclock.Source, tuning admission.Tuning) *process {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	store, clock, err := storecalls.Clocked(db, "admission", source, p.metrics)
+	require.NoError(t, err)
 	s, err := admission.New(admission.Config{
-		NATS: p.conn, DynamoDB: localdynamo.Config(&http.Client{Transport: w.engine.HTTPClient()}, region), Table: w.table, Clock: w.clock.read,
-		Log: slog.New(slog.DiscardHandler), Metrics: p.metrics, Version: "0.0.0",
-		Tuning: admission.Tuning{FeedHeartbeat: 100 * time.Millisecond},
+		NATS: p.conn, DynamoDB: store, Table: tableName, Clock: clock, Log: log, Metrics: p.metrics, Version: "0.0.0", Tuning: tuning,
+		Control: admin.Open(admin.Options{DynamoDB: store, Table: tableName, Clock: clock, Publish: p.conn.Publish, Log: log}),
 	})
 	require.NoError(t, err)
 	return run(t, p, s)
