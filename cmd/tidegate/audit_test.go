@@ -86,7 +86,7 @@ func TestAuditEventsThatHaveLeftTheTable(t *testing.T) {
 	out, told = s.runs(t, exitError, "audit", "verify", "--settle", "0s")
 	require.Contains(t, out, "unreadable")
 	require.Contains(t, out, "missing")
-	require.Contains(t, told, "the audit trail is not whole")
+	require.Contains(t, told, "the audit log is incomplete or altered")
 	_, told = s.runs(t, exitError, "audit", "list")
 	require.Contains(t, told, "an object of the audit archive is damaged")
 }

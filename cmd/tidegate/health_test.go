@@ -25,7 +25,7 @@ func TestHealthSaysWhatTheServiceSays(t *testing.T) {
 	s.Close()
 	w := newWorld()
 	require.Equal(t, exitError, runWithin(t, []string{"health", url}, w))
-	require.Contains(t, w.stderr.String(), "nobody answers at "+url)
+	require.Contains(t, w.stderr.String(), "no answer from "+url)
 	require.Equal(t, exitUsage, runWithin(t, []string{"health", "9464"}, newWorld()))
 }
 

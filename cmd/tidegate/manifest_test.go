@@ -18,11 +18,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/audit"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
-	"github.com/tidegate/tidegate/internal/limits"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
-	"github.com/tidegate/tidegate/internal/namespace"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 )
@@ -98,8 +97,8 @@ func read(t *testing.T, path string) []byte {
 type faultySystem struct {
 	nats   string
 	faults *fault.Transport
-	stored *limits.Store // beside all faults
-	ns     string        // id of the default namespace
+	stored *config.LimitStore // beside all faults
+	ns     string             // id of the default namespace
 }
 
 func startFaulty(t *testing.T) *faultySystem {
@@ -109,9 +108,9 @@ func startFaulty(t *testing.T) *faultySystem {
 	direct := localdynamo.Config(engine.HTTPClient(), localRegion)
 	client := dynamodb.NewFromConfig(direct)
 	require.NoError(t, prepareTable(t.Context(), client, table.DefaultName))
-	id, err := namespace.NewRegistry(client, table.DefaultName).Lookup(t.Context(), api.DefaultNamespace)
+	id, err := config.NewNamespaces(client, table.DefaultName).Lookup(t.Context(), api.DefaultNamespace)
 	require.NoError(t, err)
-	s := &faultySystem{nats: natstest.Start(t).ClientURL(), ns: id, stored: limits.NewStore(client, table.DefaultName, audit.NewLog(client, table.DefaultName, func() (time.Time, error) { return time.Now(), nil })), faults: fault.New(fault.Options{Next: engine.HTTPClient(), Now: time.Now})}
+	s := &faultySystem{nats: natstest.Start(t).ClientURL(), ns: id, stored: config.NewLimitStore(client, table.DefaultName, audit.NewLog(client, table.DefaultName, func() (time.Time, error) { return time.Now(), nil })), faults: fault.New(fault.Options{Next: engine.HTTPClient(), Now: time.Now})}
 	n := node{
 		nats: natsFlags{NATS: s.nats}, table: table.DefaultName, log: log, metrics: prometheus.NewRegistry(),
 		store: localdynamo.Config(&http.Client{Transport: s.faults}, localRegion),

@@ -13,10 +13,8 @@ import (
 	"github.com/tidegate/tidegate/internal/archive"
 	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/internal/capacity"
-	"github.com/tidegate/tidegate/internal/entities"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/leasekey"
-	"github.com/tidegate/tidegate/internal/limits"
-	"github.com/tidegate/tidegate/internal/namespace"
 	"github.com/tidegate/tidegate/internal/requestlog"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/storeclock"
@@ -57,9 +55,9 @@ func Open(o Options) *Plane {
 	once := dynamodb.NewFromConfig(o.DynamoDB, func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} })
 	log := audit.NewLog(client, o.Table, o.Clock.Time)
 	stores := Stores{
-		Limits: limits.NewStore(client, o.Table, log), Trail: trail.New(log, o.Archive),
-		Entities:   entities.NewStore(client, o.Table, log),
-		Namespaces: namespace.NewOperator(namespace.NewRegistry(client, o.Table), log, o.Clock.Time),
+		Limits: config.NewLimitStore(client, o.Table, log), Trail: trail.New(log, o.Archive),
+		Entities:   config.NewEntityStore(client, o.Table, log),
+		Namespaces: config.NewNamespaceOperator(config.NewNamespaces(client, o.Table), log, o.Clock.Time),
 		Keys:       leasekey.NewKeys(client, o.Table, log, o.Clock.Time),
 		Capacity:   capacity.NewStore(client, o.Table, o.Clock.Now),
 		Usage:      usage.NewStore(client, o.Table),
@@ -72,8 +70,8 @@ func Open(o Options) *Plane {
 func (p *Plane) Serves(v api.Verb) bool { return p.admin.Serves(v) }
 
 // Serve answers a request, as [Admin.Handle] does.
-func (p *Plane) Serve(ctx context.Context, q namespace.Request) ([]byte, *api.Error) {
-	return p.admin.Handle(ctx, Namespace{Name: q.Name, ID: q.ID, By: PrincipalOf(q.Info, p.trust)}, q.Verb, q.Body)
+func (p *Plane) Serve(ctx context.Context, q config.AdminRequest) ([]byte, *api.Error) {
+	return p.admin.Handle(ctx, Namespace{Name: q.Namespace, ID: q.NamespaceID, By: PrincipalOf(q.Info, p.trust)}, q.Verb, q.Body)
 }
 
 // archiveTimeout bounds how long a node waits for the archive at its start.

@@ -237,7 +237,7 @@ func TestViolationsAreFound(t *testing.T) {
 		"an attribute":                {"services/admission/x.go", file("", `const s = "shard_count"`), "attribute names"},
 		"an attribute of a limit":     {"services/sharder/x.go", file("", `const s = "b_wcu_tc"`), "attribute names"},
 		"an attribute's ending":       {"services/sharder/x.go", file("", `func f(x string) string { return x + "_dr" }`), "attribute names"},
-		"a short attribute":           {"internal/limits/x.go", file("", `const s = "PK"`), "attribute names"},
+		"a short attribute":           {"internal/config/x.go", file("", `const s = "PK"`), "attribute names"},
 		"an index":                    {"services/sharder/x.go", file("", `const s = "GSI2"`), "attribute names"},
 		"an attribute, in expression": {"services/relay/x.go", file("", `const s = "SET parent_id = :v0"`), "attribute names"},
 		"the wall clock":              {"services/admission/x.go", file(`import "time"`, `var now = time.Now`), "wall clock"},

@@ -6,7 +6,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/listing"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/table"
@@ -125,8 +125,8 @@ func (p *page) add(now bucket.Instant) {
 			continue
 		}
 		row := api.EntityCapacity{Entity: entity, Shards: int64(len(h.shards)), Limits: []api.LimitCapacity{}, Changing: h.changing}
-		if winner := limits.Winner([...]*table.Config{h.own[0], h.own[1], p.shared[0], p.shared[1]}); winner != nil && !h.changing {
-			row.Limits = capacities(limits.FromAPI(winner.Limits), h.shards, now)
+		if winner := config.Winner([...]*table.Config{h.own[0], h.own[1], p.shared[0], p.shared[1]}); winner != nil && !h.changing {
+			row.Limits = capacities(config.BucketLimits(winner.Limits), h.shards, now)
 		}
 		p.Totals.Count(row.Limits)
 		p.Entities = append(p.Entities, row)

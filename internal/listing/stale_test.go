@@ -13,8 +13,7 @@ import (
 
 	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/internal/capacity"
-	"github.com/tidegate/tidegate/internal/entities"
-	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/internal/table/tabletest"
@@ -31,7 +30,7 @@ const (
 // lists are all readers of indexes that answer with pages: each gives the names on one
 // page, and the cursor of the next.
 func lists(b *tabletest.Bench, log *audit.Log) map[string]func(ctx context.Context, cursor string) ([]string, string, error) {
-	family, levels := entities.NewStore(b.DB, b.Table, log), limits.NewStore(b.DB, b.Table, log)
+	family, levels := config.NewEntityStore(b.DB, b.Table, log), config.NewLimitStore(b.DB, b.Table, log)
 	now := func() (bucket.Instant, error) { return bucket.At(time.Now()), nil }
 	held := capacity.NewStore(b.DB, b.Table, now)
 	return map[string]func(ctx context.Context, cursor string) ([]string, string, error){
@@ -78,7 +77,7 @@ func lists(b *tabletest.Bench, log *audit.Log) map[string]func(ctx context.Conte
 // member makes an entity with limits of its own and a bucket, or takes all of it away.
 func member(t *testing.T, b *tabletest.Bench, log *audit.Log, id string, there bool) {
 	t.Helper()
-	family, levels := entities.NewStore(b.DB, b.Table, log), limits.NewStore(b.DB, b.Table, log)
+	family, levels := config.NewEntityStore(b.DB, b.Table, log), config.NewLimitStore(b.DB, b.Table, log)
 	target := api.LimitsTarget{Entity: id, Resource: "gpt-4"}
 	key := keys.Bucket{Namespace: ns, Entity: id, Resource: "gpt-4"}
 	var errs [3]error
@@ -104,7 +103,7 @@ func TestListsUnderStaleReads(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := tabletest.Stale(t, time.Now, lag)
 			log := audit.NewLog(b.DB, b.Table, b.Now)
-			_, err := entities.NewStore(b.DB, b.Table, log).Create(t.Context(), ns, api.Principal{}, api.EntityCreateRequest{ID: "team"})
+			_, err := config.NewEntityStore(b.DB, b.Table, log).Create(t.Context(), ns, api.Principal{}, api.EntityCreateRequest{ID: "team"})
 			require.NoError(t, err)
 			state := map[string]bool{} // of a moment ago: whether it is there
 			settled := map[string]bool{}
@@ -167,7 +166,7 @@ func TestListsOfManyPartitionsFitTheTimeOfARequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := tabletest.Stale(t, time.Now, lag)
 		log := audit.NewLog(b.DB, b.Table, b.Now)
-		_, err := entities.NewStore(b.DB, b.Table, log).Create(t.Context(), ns, api.Principal{}, api.EntityCreateRequest{ID: "team"})
+		_, err := config.NewEntityStore(b.DB, b.Table, log).Create(t.Context(), ns, api.Principal{}, api.EntityCreateRequest{ID: "team"})
 		require.NoError(t, err)
 		for i := range 3 {
 			member(t, b, log, fmt.Sprint("e", i), true)

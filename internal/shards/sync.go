@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/bucket"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -14,7 +14,7 @@ import (
 // there. It mints nothing: a limit the item has keeps what is drawn, also one
 // that was removed and comes back; a removed limit stays on the item until, by
 // its old settings, it would be full; only a limit new to the item starts full.
-func PlanSync(now bucket.Instant, item *table.Bucket, to *limits.Resolved) *table.Sync {
+func PlanSync(now bucket.Instant, item *table.Bucket, to *config.Resolved) *table.Sync {
 	shard := item.Shard()
 	s := &table.Sync{
 		Key: item.Key, Level: item.Level,
@@ -47,7 +47,7 @@ func PlanSync(now bucket.Instant, item *table.Bucket, to *limits.Resolved) *tabl
 
 // Sync brings all shards of a bucket to the settings that hold, as the next spend
 // from each of them would. Shards of different settings cannot be merged.
-func (s *Store) Sync(ctx context.Context, key keys.Bucket, to *limits.Resolved) (Tree, error) {
+func (s *Store) Sync(ctx context.Context, key keys.Bucket, to *config.Resolved) (Tree, error) {
 	var last Tree
 	err := s.until(ctx, key, func(tree Tree, now bucket.Instant) (done bool, err error) {
 		last = tree

@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/namespace"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/storecalls"
 	"github.com/tidegate/tidegate/pkg/api"
 )
@@ -17,14 +17,14 @@ import (
 // scripted is a control plane that serves one verb.
 type scripted struct {
 	verb    api.Verb
-	asked   chan namespace.Request
+	asked   chan config.AdminRequest
 	refusal *api.Error
 	check   error
 }
 
 func (s *scripted) Serves(v api.Verb) bool { return v == s.verb }
 
-func (s *scripted) Serve(_ context.Context, q namespace.Request) ([]byte, *api.Error) {
+func (s *scripted) Serve(_ context.Context, q config.AdminRequest) ([]byte, *api.Error) {
 	s.asked <- q
 	return []byte(`{"served":true}`), s.refusal
 }
@@ -36,12 +36,12 @@ func (s *scripted) Check(context.Context) error { return s.check }
 func TestTheControlPlane(t *testing.T) {
 	t.Run("serves", func(t *testing.T) {
 		w := newWorld(t)
-		w.control = &scripted{verb: api.VerbLimitsGet, asked: make(chan namespace.Request, 2)}
+		w.control = &scripted{verb: api.VerbLimitsGet, asked: make(chan config.AdminRequest, 2)}
 		w.node(t, Tuning{})
 		nc := w.nats.Connect(t)
 		reply := send(t, nc, api.VerbLimitsGet, `{"any":"body"}`, patience)
 		require.JSONEq(t, `{"served":true}`, string(reply.Data))
-		require.Equal(t, namespace.Request{Name: api.DefaultNamespace, ID: w.ns, Verb: api.VerbLimitsGet, Body: []byte(`{"any":"body"}`)}, <-w.control.asked)
+		require.Equal(t, config.AdminRequest{Namespace: api.DefaultNamespace, NamespaceID: w.ns, Verb: api.VerbLimitsGet, Body: []byte(`{"any":"body"}`)}, <-w.control.asked)
 		require.Equal(t, api.CodeUnknownVerb, refused(t, nc, api.VerbLimitsSet, `{}`, patience).Code)
 
 		w.control.refusal = api.Errorf(api.CodeNotFound, "", "it is not there")

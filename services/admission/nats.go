@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
-	"github.com/tidegate/tidegate/internal/namespace"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
@@ -228,7 +228,7 @@ func (s *Service) apart(r *request, work func(context.Context)) {
 
 // administer serves the admin verbs.
 func (s *Service) administer(ctx context.Context, r *request) {
-	reply, refusal := s.control.Serve(ctx, namespace.Request{Name: r.namespace, ID: r.namespaceID, Info: r.info, Verb: r.verb, Body: r.body})
+	reply, refusal := s.control.Serve(ctx, config.AdminRequest{Namespace: r.namespace, NamespaceID: r.namespaceID, Info: r.info, Verb: r.verb, Body: r.body})
 	if refusal != nil {
 		r.refuse(refusal)
 		return

@@ -22,8 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/tidegate/tidegate/internal/limits"
-	"github.com/tidegate/tidegate/internal/namespace"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/requestlog"
 	"github.com/tidegate/tidegate/internal/rollback"
 	"github.com/tidegate/tidegate/internal/schema"
@@ -57,7 +56,7 @@ type Control interface {
 	// Serves reports whether Serve knows a verb.
 	Serves(v api.Verb) bool
 	// Serve answers a request with the body of the reply, or with the refusal.
-	Serve(ctx context.Context, q namespace.Request) ([]byte, *api.Error)
+	Serve(ctx context.Context, q config.AdminRequest) ([]byte, *api.Error)
 	// Check returns an error if the node must not start.
 	Check(ctx context.Context) error
 }
@@ -116,8 +115,8 @@ type Service struct {
 	clock        *storeclock.Clock
 	store        *store
 	shards       *shards.Store
-	limits       *limits.Store
-	namespaces   *namespace.Cache
+	limits       *config.LimitStore
+	namespaces   *config.NamespaceCache
 	control      Control // nil: none
 	keyring      *keyring
 	epochs       *rollback.Epochs // of the lease records
@@ -143,7 +142,7 @@ type Service struct {
 	mu      sync.Mutex
 	buckets *simplelru.LRU[keys.Bucket, *committer] // guarded by mu
 	// settings are shared by the buckets that one level governs. guarded by mu
-	settings *simplelru.LRU[settingsKey, *limits.Resolved]
+	settings *simplelru.LRU[settingsKey, *config.Resolved]
 }
 
 // settingsKey tells settings apart as far as buckets are concerned.
@@ -173,13 +172,13 @@ func New(cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
 	}
-	settings, err := simplelru.NewLRU[settingsKey, *limits.Resolved](sharedSettings, nil)
+	settings, err := simplelru.NewLRU[settingsKey, *config.Resolved](sharedSettings, nil)
 	if err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
 	}
 	client := dynamodb.NewFromConfig(cfg.DynamoDB)
 	truth := newStore(cfg.DynamoDB, cfg.Table, tuning.StoreTimeout, cfg.Clock, m)
-	namespaces, err := namespace.NewCache(namespace.NewRegistry(truth.client, cfg.Table), cfg.Clock.Mono)
+	namespaces, err := config.NewNamespaceCache(config.NewNamespaces(truth.client, cfg.Table), cfg.Clock.Mono)
 	if err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
 	}
@@ -197,7 +196,7 @@ func New(cfg Config) (*Service, error) {
 		epochs:     rollback.NewEpochs(client, cfg.Table),
 		recent:     recent,
 		registerer: cfg.Metrics,
-		limits:     limits.NewStore(truth.client, cfg.Table, nil), // it is only read
+		limits:     config.NewLimitStore(truth.client, cfg.Table, nil), // it is only read
 		namespaces: namespaces,
 		tuning:     tuning,
 		control:    cfg.Control,
@@ -330,7 +329,7 @@ func (s *Service) committer(key keys.Bucket) *committer {
 }
 
 // share returns the same settings for all buckets they govern, to be read only.
-func (s *Service) share(r *limits.Resolved) *limits.Resolved {
+func (s *Service) share(r *config.Resolved) *config.Resolved {
 	key := settingsKey{r.Fingerprint, r.OnUnavailable}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/bucket"
@@ -142,7 +142,7 @@ func (s *Service) readShards(ctx context.Context, key keys.Bucket, hint int) (sh
 
 // standing is a tree as it counts under the settings, whatever its shards were
 // last written under.
-func standingOf(now bucket.Instant, tree shards.Tree, settings *limits.Resolved) shards.Tree {
+func standingOf(now bucket.Instant, tree shards.Tree, settings *config.Resolved) shards.Tree {
 	counted := make(shards.Tree, len(tree))
 	for i, b := range tree {
 		counted[i] = inForce(now, b.Key, b, settings)

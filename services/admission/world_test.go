@@ -22,11 +22,10 @@ import (
 
 	"github.com/tidegate/tidegate/internal/admin"
 	"github.com/tidegate/tidegate/internal/audit"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
-	"github.com/tidegate/tidegate/internal/limits"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
-	"github.com/tidegate/tidegate/internal/namespace"
 	"github.com/tidegate/tidegate/internal/storecalls"
 	"github.com/tidegate/tidegate/internal/storeclock"
 	"github.com/tidegate/tidegate/internal/storehttp"
@@ -55,7 +54,7 @@ type world struct {
 	table   string
 	client  *dynamodb.Client // beside all faults
 	nats    *natstest.Server
-	limits  *limits.Store
+	limits  *config.LimitStore
 	ns      string               // id of the default namespace
 	log     slog.Handler         // of nodes; nil: discarded
 	traces  trace.TracerProvider // of nodes; nil: none
@@ -87,9 +86,9 @@ func newWorldAt(t *testing.T, w *world) *world {
 	w.client = dynamodb.NewFromConfig(w.config(w.http()))
 	require.NoError(t, table.CreateTable(t.Context(), w.client, w.table))
 	var err error
-	w.ns, err = namespace.NewRegistry(w.client, w.table).Ensure(t.Context(), api.DefaultNamespace)
+	w.ns, err = config.NewNamespaces(w.client, w.table).Ensure(t.Context(), api.DefaultNamespace)
 	require.NoError(t, err)
-	w.limits = limits.NewStore(w.client, w.table, audit.NewLog(w.client, w.table, func() (time.Time, error) { return w.now(), nil }))
+	w.limits = config.NewLimitStore(w.client, w.table, audit.NewLog(w.client, w.table, func() (time.Time, error) { return w.now(), nil }))
 
 	w.nats = natstest.Start(t)
 	t.Cleanup(func() { w.checkHeld(t) })

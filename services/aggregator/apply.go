@@ -103,7 +103,7 @@ func (c *counter) setApart(ctx context.Context, records []consume.Record, record
 }
 
 // clean deletes what the batch may have made in namespaces that are lost: their purge may
-// be done, and would not find it (see [namespace.Lost]).
+// be done, and would not find it (see [config.PurgedNamespaces]).
 func (c *counter) clean(ctx context.Context, all []*account) error {
 	lost := map[string]bool{}
 	var unwanted []*account

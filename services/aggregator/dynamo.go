@@ -11,7 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go"
 
-	"github.com/tidegate/tidegate/internal/namespace"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
@@ -23,14 +23,14 @@ type store struct {
 	table   string
 	timeout time.Duration // of one call
 	metrics *metrics
-	lost    *namespace.Lost
+	lost    *config.PurgedNamespaces
 }
 
 // newStore makes one attempt per call: whether to try again, and for how long, is
 // the caller's to say.
 func newStore(cfg aws.Config, tableName string, timeout time.Duration, m *metrics) (*store, error) {
 	client := dynamodb.NewFromConfig(cfg, func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} })
-	lost, err := namespace.NewLost(namespace.NewRegistry(client, tableName))
+	lost, err := config.NewPurgedNamespaces(config.NewNamespaces(client, tableName))
 	if err != nil {
 		return nil, err
 	}
@@ -99,5 +99,5 @@ func (s *store) remove(ctx context.Context, key keys.Usage) error {
 func (s *store) isLost(ctx context.Context, namespace string) (bool, error) {
 	call, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	return s.lost.Look(call, namespace)
+	return s.lost.Check(call, namespace)
 }

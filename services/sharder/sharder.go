@@ -18,8 +18,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidegate/tidegate/internal/audit"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/consume"
-	"github.com/tidegate/tidegate/internal/limits"
 	"github.com/tidegate/tidegate/internal/roster"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/storecalls"
@@ -88,7 +88,7 @@ type Sharder struct {
 	group   *consume.Group
 	client  *dynamodb.Client
 	shards  *shards.Store
-	limits  *limits.Store
+	limits  *config.LimitStore
 	metrics *metrics
 
 	boot   string // random, part of every nonce
@@ -112,7 +112,7 @@ func New(cfg Config) (*Sharder, error) {
 	watched.HTTPClient = s.clock.Watch(watched.HTTPClient)
 	s.client = dynamodb.NewFromConfig(watched, func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} })
 	s.shards = shards.NewStore(s.client, cfg.Table, s.clock.Now, s.nonce)
-	s.limits = limits.NewStore(s.client, cfg.Table, audit.NewLog(s.client, cfg.Table, s.clock.Time))
+	s.limits = config.NewLimitStore(s.client, cfg.Table, audit.NewLog(s.client, cfg.Table, s.clock.Time))
 	if s.book, err = newBook(cfg.Tuning.Remember); err != nil {
 		return nil, fmt.Errorf("sharder: %w", err)
 	}

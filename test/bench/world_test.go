@@ -16,11 +16,10 @@ import (
 
 	"github.com/tidegate/tidegate/internal/admin"
 	"github.com/tidegate/tidegate/internal/audit"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
-	"github.com/tidegate/tidegate/internal/limits"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
-	"github.com/tidegate/tidegate/internal/namespace"
 	"github.com/tidegate/tidegate/internal/storecalls"
 	"github.com/tidegate/tidegate/internal/storeclock"
 	"github.com/tidegate/tidegate/internal/table"
@@ -62,13 +61,13 @@ func newStore(tb host, own ...api.Limit) *world {
 	db := dynamodb.NewFromConfig(localdynamo.Config(w.engine.HTTPClient(), "us-east-1"))
 	require.NoError(tb, table.CreateTable(tb.Context(), db, table.DefaultName))
 	var err error
-	w.ns, err = namespace.NewRegistry(db, table.DefaultName).Ensure(tb.Context(), api.DefaultNamespace)
+	w.ns, err = config.NewNamespaces(db, table.DefaultName).Ensure(tb.Context(), api.DefaultNamespace)
 	require.NoError(tb, err)
 	if len(own) == 0 {
 		own = []api.Limit{ample("rpm"), ample("tpm")}
 	}
 	log := audit.NewLog(db, table.DefaultName, func() (time.Time, error) { return time.Now(), nil })
-	_, err = limits.NewStore(db, table.DefaultName, log).Set(tb.Context(), w.ns, api.Principal{}, api.LimitsSetRequest{
+	_, err = config.NewLimitStore(db, table.DefaultName, log).Set(tb.Context(), w.ns, api.Principal{}, api.LimitsSetRequest{
 		LimitsTarget: api.LimitsTarget{System: true}, Limits: own,
 	})
 	require.NoError(tb, err)

@@ -18,10 +18,10 @@ import (
 	"github.com/tidegate/tidegate/internal/admin"
 	"github.com/tidegate/tidegate/internal/archive"
 	"github.com/tidegate/tidegate/internal/archive/archivetest"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/consume"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
-	"github.com/tidegate/tidegate/internal/namespace"
 	"github.com/tidegate/tidegate/internal/schema"
 	"github.com/tidegate/tidegate/internal/storecalls"
 	"github.com/tidegate/tidegate/internal/storeclock"
@@ -79,7 +79,7 @@ func newWorldOn(t *testing.T, nats natsServer, tenants ...string) *world {
 	require.NoError(t, table.CreateTable(t.Context(), db, table.DefaultName))
 	require.NoError(t, schema.Mark(t.Context(), db, table.DefaultName))
 	for _, name := range append(tenants, api.DefaultNamespace) {
-		_, err := namespace.NewRegistry(db, table.DefaultName).Ensure(t.Context(), name)
+		_, err := config.NewNamespaces(db, table.DefaultName).Ensure(t.Context(), name)
 		require.NoError(t, err)
 	}
 	return w

@@ -18,12 +18,11 @@ import (
 
 	"github.com/tidegate/tidegate/internal/admin"
 	"github.com/tidegate/tidegate/internal/audit"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/consume"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
-	"github.com/tidegate/tidegate/internal/limits"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
-	"github.com/tidegate/tidegate/internal/namespace"
 	"github.com/tidegate/tidegate/internal/storecalls"
 	"github.com/tidegate/tidegate/internal/storeclock"
 	"github.com/tidegate/tidegate/internal/table"
@@ -81,7 +80,7 @@ type world struct {
 	reads, writes *fault.Transport
 	nats          *natstest.Server
 	ns            string // id of the default namespace
-	limits        *limits.Store
+	limits        *config.LimitStore
 }
 
 func newWorld(t *testing.T, o options) *world {
@@ -103,9 +102,9 @@ func newWorld(t *testing.T, o options) *world {
 	w.db = dynamodb.NewFromConfig(localdynamo.Config(&http.Client{Transport: w.engine.HTTPClient()}, region))
 	require.NoError(t, table.CreateTable(t.Context(), w.db, w.table))
 	var err error
-	w.ns, err = namespace.NewRegistry(w.db, w.table).Ensure(t.Context(), api.DefaultNamespace)
+	w.ns, err = config.NewNamespaces(w.db, w.table).Ensure(t.Context(), api.DefaultNamespace)
 	require.NoError(t, err)
-	w.limits = limits.NewStore(w.db, w.table, audit.NewLog(w.db, w.table, func() (time.Time, error) { return w.clock.now(), nil }))
+	w.limits = config.NewLimitStore(w.db, w.table, audit.NewLog(w.db, w.table, func() (time.Time, error) { return w.clock.now(), nil }))
 	return w
 }
 

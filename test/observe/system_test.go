@@ -18,12 +18,12 @@ import (
 
 	"github.com/tidegate/tidegate/internal/admin"
 	"github.com/tidegate/tidegate/internal/archive/archivetest"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/consume"
 	"github.com/tidegate/tidegate/internal/daemon"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
-	"github.com/tidegate/tidegate/internal/namespace"
 	"github.com/tidegate/tidegate/internal/schema"
 	"github.com/tidegate/tidegate/internal/storecalls"
 	"github.com/tidegate/tidegate/internal/storeclock"
@@ -137,7 +137,7 @@ func newSystem(t *testing.T) *system {
 	s.admission, s.relay, s.aggregator, s.sharder = newRoad(s.engine), newRoad(s.engine), newRoad(s.engine), newRoad(s.engine)
 	require.NoError(t, table.CreateTable(t.Context(), s.direct, table.DefaultName))
 	require.NoError(t, schema.Mark(t.Context(), s.direct, table.DefaultName))
-	_, err := namespace.NewRegistry(s.direct, table.DefaultName).Ensure(t.Context(), api.DefaultNamespace)
+	_, err := config.NewNamespaces(s.direct, table.DefaultName).Ensure(t.Context(), api.DefaultNamespace)
 	require.NoError(t, err)
 	s.nats = natstest.Start(t)
 	s.nc = s.connect()

@@ -14,7 +14,7 @@ import (
 )
 
 // complete spends one request and an estimate of its tokens, calls the model,
-// and settles the difference. If the call fails, all is given back.
+// and settles the difference. If the call fails, everything is given back.
 func complete(ctx context.Context, client *tidegate.Client, call func(context.Context) (used int64, err error)) error {
 	const estimate = 500
 	err := client.Do(ctx, "api-key-123", "gpt-4", tidegate.Consume{"rpm": 1, "tpm": estimate},
