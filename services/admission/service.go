@@ -16,7 +16,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,13 +23,13 @@ import (
 
 	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/requestlog"
-	"github.com/tidegate/tidegate/internal/rollback"
 	"github.com/tidegate/tidegate/internal/schema"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/storeclock"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/events"
 	"github.com/tidegate/tidegate/pkg/keys"
+	"github.com/tidegate/tidegate/services/admission/lease"
 )
 
 // Config is what an admission node needs. Zero values of the sizes and times
@@ -75,11 +74,9 @@ type Tuning struct {
 }
 
 const (
-	bucketShare     = 4 // one bucket may hold a quarter of the queue
-	maxTimeout      = time.Minute
-	maxStoreCall    = 900 * time.Millisecond
-	recordRetention = 2 // lease records are kept for that many credit windows,
-	minRetention    = time.Minute
+	bucketShare  = 4 // one bucket may hold a quarter of the queue
+	maxTimeout   = time.Minute
+	maxStoreCall = 900 * time.Millisecond
 	// lingerTime is how long a node that stops still listens. A NATS server that
 	// matched a request to the group before the node's successor was there may
 	// deliver it only now; without anybody it would say that there is no responder.
@@ -117,11 +114,9 @@ type Service struct {
 	shards       *shards.Store
 	limits       *config.LimitStore
 	namespaces   *config.NamespaceCache
-	control      Control // nil: none
-	keyring      *keyring
-	epochs       *rollback.Epochs // of the lease records
-	records      recordStore      // set by Run before the first request
-	recent       *lru.Cache[string, recordVersion]
+	control      Control          // nil: none
+	client       *dynamodb.Client // retries by itself; not for writes of buckets
+	leases       *lease.Desk      // set by Run before the first request
 	registerer   prometheus.Registerer
 	tuning       Tuning
 	tracer       trace.Tracer // nil: nothing is traced
@@ -168,10 +163,6 @@ func New(cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
 	}
-	recent, err := lru.New[string, recordVersion](recentRecords)
-	if err != nil {
-		return nil, fmt.Errorf("admission: %w", err)
-	}
 	settings, err := simplelru.NewLRU[settingsKey, *config.Resolved](sharedSettings, nil)
 	if err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
@@ -192,9 +183,7 @@ func New(cfg Config) (*Service, error) {
 		metrics:    m,
 		clock:      cfg.Clock,
 		store:      truth,
-		keyring:    newKeyring(client, cfg.Table, cfg.Clock),
-		epochs:     rollback.NewEpochs(client, cfg.Table),
-		recent:     recent,
+		client:     client,
 		registerer: cfg.Metrics,
 		limits:     config.NewLimitStore(truth.client, cfg.Table, nil), // it is only read
 		namespaces: namespaces,
@@ -228,23 +217,19 @@ func (s *Service) Run(ctx context.Context) error {
 	if err := s.prepare(ctx); err != nil {
 		return err
 	}
-	guard, stopGuard, err := s.guardRecords(ctx)
-	if err != nil {
-		return err
-	}
 	f, err := newFollower(s)
 	if err != nil {
-		stopGuard()
+		s.leases.Stop()
 		return err
 	}
 	l, err := s.listen()
 	if err != nil {
-		stopGuard()
+		s.leases.Stop()
 		return err
 	}
 	following, stopFollowing := context.WithCancel(ctx)
 	defer stopFollowing()
-	s.flights.Go(func() { s.keyring.follow(following, s.log) })
+	s.flights.Go(func() { s.leases.Follow(following) })
 	followed := make(chan struct{})
 	go func() { defer close(followed); f.run(following) }()
 	s.flights.Go(func() { s.tellLoads(following) })
@@ -256,24 +241,28 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	stopFollowing()
 	<-followed
-	return errors.Join(err, s.drain(l, func() int { return f.subscriptions() + guard.Subscriptions() }, stopGuard))
+	return errors.Join(err, s.drain(l, func() int { return f.subscriptions() + s.leases.Subscriptions() }))
 }
 
 // prepare brings what requests rely on: the table, the clock's first bound, the
 // signing keys and the lease records.
 func (s *Service) prepare(ctx context.Context) error {
-	if err := schema.Refuse(ctx, s.keyring.client, s.table); errors.Is(err, schema.ErrTooNew) {
+	if err := schema.Refuse(ctx, s.client, s.table); errors.Is(err, schema.ErrTooNew) {
 		return err
 	} else if err != nil {
 		return fmt.Errorf("admission: is the table %q there (tidegate table create)? %w", s.table, err)
 	}
-	if err := s.keyring.load(ctx); err != nil {
-		return fmt.Errorf("admission: %w", err)
+	if s.control != nil {
+		if err := s.control.Check(ctx); err != nil {
+			return fmt.Errorf("admission: %w", err)
+		}
 	}
-	if s.control == nil {
-		return nil
-	}
-	if err := s.control.Check(ctx); err != nil {
+	var err error
+	s.leases, err = lease.Open(ctx, lease.Config{
+		NATS: s.nats, DynamoDB: s.client, Table: s.table, Clock: s.clock, Log: s.log, Metrics: s.registerer, Nonce: s.nonce,
+		Replicas: s.tuning.LeaseReplicas, CreditWindow: s.tuning.CreditWindow, WriteTimeout: s.tuning.StoreTimeout,
+	})
+	if err != nil {
 		return fmt.Errorf("admission: %w", err)
 	}
 	return nil
@@ -282,7 +271,7 @@ func (s *Service) prepare(ctx context.Context) error {
 // drain ends the node without losing an answer. It hears of changed configuration
 // to the end, from subscriptions of its own: more tells how many. The lease records'
 // guard writes what requests under way need, and stops after them.
-func (s *Service) drain(l *listener, more func() int, stopGuard func()) error {
+func (s *Service) drain(l *listener, more func() int) error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.tuning.DrainTimeout)
 	defer cancel()
 	linger := time.NewTimer(lingerTime)
@@ -305,7 +294,7 @@ func (s *Service) drain(l *listener, more func() int, stopGuard func()) error {
 		s.abortFlights()
 		<-answered
 	}
-	stopGuard()
+	s.leases.Stop()
 	if errors.Is(errStop, errAway) {
 		s.log.Warn("stopped while NATS was away: callers may not have got the last answers")
 		return nil
