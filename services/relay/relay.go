@@ -16,7 +16,7 @@ import (
 	"github.com/tidegate/tidegate/internal/consume"
 	"github.com/tidegate/tidegate/internal/leader"
 	"github.com/tidegate/tidegate/internal/roster"
-	"github.com/tidegate/tidegate/internal/storecalls"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
@@ -85,7 +85,7 @@ const parallelBatches = 4
 type Relay struct {
 	cfg     Config
 	tuning  Tuning
-	store   *store
+	store   *streamStore
 	metrics *metrics
 	room    room
 	js      jetstream.JetStream
@@ -113,7 +113,7 @@ func New(cfg Config) (*Relay, error) {
 	if err != nil {
 		return nil, fmt.Errorf("relay: metrics: %w", err)
 	}
-	watched, err := storecalls.Watch(cfg.DynamoDB, storecalls.Options{Service: "relay", Metrics: cfg.Metrics, Mono: storecalls.Since(cfg.Now)})
+	watched, err := store.Watch(cfg.DynamoDB, store.WatchOptions{Service: "relay", Metrics: cfg.Metrics, Mono: store.Monotonic(cfg.Now)})
 	if err != nil {
 		return nil, fmt.Errorf("relay: %w", err)
 	}

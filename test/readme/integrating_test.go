@@ -103,7 +103,7 @@ func provision(ctx context.Context, admin tidegate.Admin, customer, plan string)
 
 // The functions of docs/go.md do what they say.
 func TestIntegratingFromGo(t *testing.T) {
-	s := start(t)
+	s := share(t, "")
 	run := func(command string) {
 		t.Helper()
 		output, code := s.shell(t, command)

@@ -34,7 +34,7 @@ func serveOrder(ctx context.Context, nc *nats.Conn, provider trace.TracerProvide
 
 // The snippet does what it says: the span is of the trace, and the id in the log.
 func TestOrdersAreTracedAndLogged(t *testing.T) {
-	s := start(t)
+	s := share(t, "")
 	output, code := s.shell(t, "tidegate limits set --resource gpt-4 rpm=2/week")
 	require.Zero(t, code, output)
 	exporter := tracetest.NewInMemoryExporter()
