@@ -39,10 +39,11 @@ func folders() []folder {
 		{"pkg/client/oteltidegate", []string{"pkg/api", "pkg/client"}, []string{"github.com/nats-io/nats.go", "go.opentelemetry.io/otel"}},
 		// Each package of internal has a row of its own, lowest floor first.
 		{"internal/requestlog", nil, []string{""}},
+		{"internal/dirtest", nil, []string{""}},
 		{"internal/daemon", nil, []string{""}},
 		{"internal/leader", nil, []string{""}},
-		{"internal/embednats", nil, []string{""}},
-		{"internal/localdynamo", nil, []string{""}},
+		{"internal/embednats", []string{"internal/dirtest"}, []string{""}},
+		{"internal/localdynamo", []string{"internal/dirtest"}, []string{""}},
 		{"internal/roster", []string{"pkg/api"}, []string{""}},
 		{"internal/loadgen", []string{"pkg/api", "pkg/client"}, []string{""}},
 		{"internal/archive", []string{"pkg/api", "pkg/events", "pkg/keys"}, []string{""}},
