@@ -43,7 +43,7 @@ func folders() []folder {
 		{"internal/daemon", nil, []string{""}},
 		{"internal/leader", nil, []string{""}},
 		{"internal/embednats", []string{"internal/dirtest"}, []string{""}},
-		{"internal/localdynamo", []string{"internal/dirtest"}, []string{""}},
+		{"internal/localdynamo", nil, []string{""}},
 		{"internal/roster", []string{"pkg/api"}, []string{""}},
 		{"internal/loadgen", []string{"pkg/api", "pkg/client"}, []string{""}},
 		{"internal/archive", []string{"pkg/api", "pkg/events", "pkg/keys"}, []string{""}},
