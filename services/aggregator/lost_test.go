@@ -16,10 +16,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/engine"
+	"github.com/tidegate/tidegate/engine/fault"
 	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/internal/config"
-	"github.com/tidegate/tidegate/internal/localdynamo"
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -46,7 +46,7 @@ func (m *moment) Do(r *http.Request) (*http.Response, error) {
 // operator changes namespaces by way of a transport.
 func (w *world) operator(via aws.HTTPClient) *config.NamespaceOperator {
 	now := func() (time.Time, error) { return time.Now(), nil }
-	db := dynamodb.NewFromConfig(localdynamo.Config(via, "us-east-1"))
+	db := dynamodb.NewFromConfig(engine.Config(via, "us-east-1"))
 	return config.NewNamespaceOperator(config.NewNamespaces(db, w.Table), audit.NewLog(db, w.Table, now, audit.IndexLag(5*time.Millisecond)), now)
 }
 
