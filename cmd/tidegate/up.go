@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/tidegate/tidegate/internal/archive"
+	"github.com/tidegate/tidegate/internal/audit/archive"
 	"github.com/tidegate/tidegate/internal/daemon"
 	"github.com/tidegate/tidegate/internal/embednats"
 	"github.com/tidegate/tidegate/internal/localdynamo"

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 
-	"github.com/tidegate/tidegate/internal/archive"
 	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/internal/capacity"
 	"github.com/tidegate/tidegate/internal/entities"
@@ -15,7 +14,6 @@ import (
 	"github.com/tidegate/tidegate/internal/namespace"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/table"
-	"github.com/tidegate/tidegate/internal/trail"
 	"github.com/tidegate/tidegate/internal/usage"
 	"github.com/tidegate/tidegate/pkg/api"
 )
@@ -34,7 +32,7 @@ type Admin struct {
 	namespaces *namespace.Operator
 	keys       *leasekey.Keys
 	entities   *entities.Store
-	trail      *trail.Trail
+	trail      *audit.Reader
 	capacity   *capacity.Store
 	usage      *usage.Store
 	shards     *shards.Operator
@@ -49,7 +47,7 @@ type Stores struct {
 	Namespaces *namespace.Operator
 	Keys       *leasekey.Keys
 	Entities   *entities.Store
-	Trail      *trail.Trail
+	Trail      *audit.Reader
 	Capacity   *capacity.Store
 	Usage      *usage.Store
 	Shards     *shards.Operator
@@ -149,7 +147,7 @@ func (a *Admin) refusal(ctx context.Context, ns Namespace, v api.Verb, err error
 	switch {
 	case errors.Is(err, table.ErrDamaged):
 		return api.Errorf(api.CodeInternal, "", "a stored item is damaged; the node's log says which")
-	case errors.Is(err, archive.ErrDamaged):
+	case errors.Is(err, audit.ErrObjectDamaged):
 		return api.Errorf(api.CodeInternal, "", "an object of the audit archive is damaged; the node's log says which, and audit verify finds all")
 	case errors.Is(err, audit.ErrOutcomeUnknown):
 		return api.Errorf(api.CodeUnavailable, "", "the store did not answer in time: %s", audit.ErrOutcomeUnknown)

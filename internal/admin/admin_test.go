@@ -27,7 +27,6 @@ import (
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/internal/table/tabletest"
-	"github.com/tidegate/tidegate/internal/trail"
 	"github.com/tidegate/tidegate/internal/usage"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/bucket"
@@ -71,7 +70,7 @@ func newFixture(t *testing.T) *fixture {
 	log := audit.NewLog(f.DB, f.Table, now, audit.IndexLag(5*time.Millisecond))
 	stores := admin.Stores{
 		Entities: entities.NewStore(f.DB, f.Table, log),
-		Limits:   limits.NewStore(f.DB, f.Table, log), Trail: trail.New(log, nil),
+		Limits:   limits.NewStore(f.DB, f.Table, log), Trail: audit.NewReader(log, nil),
 		Namespaces: namespace.NewOperator(namespace.NewRegistry(f.DB, f.Table), log, now),
 		Keys:       leasekey.NewKeys(f.DB, f.Table, log, now),
 		Capacity:   capacity.NewStore(f.DB, f.Table, instant),

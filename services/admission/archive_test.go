@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/archive"
-	"github.com/tidegate/tidegate/internal/archive/archivetest"
+	"github.com/tidegate/tidegate/internal/audit/archive"
+	"github.com/tidegate/tidegate/internal/audit/archive/archivetest"
 )
 
 // An archive that cannot be read is refused at the start: an unknown bucket, no

@@ -23,8 +23,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tidegate/tidegate/internal/admin"
-	"github.com/tidegate/tidegate/internal/archive"
 	"github.com/tidegate/tidegate/internal/audit"
+	"github.com/tidegate/tidegate/internal/audit/archive"
 	"github.com/tidegate/tidegate/internal/capacity"
 	"github.com/tidegate/tidegate/internal/entities"
 	"github.com/tidegate/tidegate/internal/leasekey"
@@ -36,7 +36,6 @@ import (
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/storecalls"
 	"github.com/tidegate/tidegate/internal/storeclock"
-	"github.com/tidegate/tidegate/internal/trail"
 	"github.com/tidegate/tidegate/internal/usage"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/events"
@@ -199,7 +198,7 @@ func New(cfg Config) (*Service, error) {
 	log := audit.NewLog(client, cfg.Table, clock.Time)
 	stored := limits.NewStore(client, cfg.Table, log)
 	stores := admin.Stores{
-		Limits: stored, Trail: trail.New(log, cfg.Archive),
+		Limits: stored, Trail: audit.NewReader(log, cfg.Archive),
 		Entities:   entities.NewStore(client, cfg.Table, log),
 		Namespaces: namespace.NewOperator(registry, log, clock.Time),
 		Keys:       leasekey.NewKeys(client, cfg.Table, log, clock.Time),

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/archive"
-	"github.com/tidegate/tidegate/internal/archive/archivetest"
+	"github.com/tidegate/tidegate/internal/audit/archive"
+	"github.com/tidegate/tidegate/internal/audit/archive/archivetest"
 	"github.com/tidegate/tidegate/internal/consume"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"

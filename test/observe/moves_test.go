@@ -15,7 +15,7 @@ import (
 	"github.com/nats-io/nuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/archive/archivetest"
+	"github.com/tidegate/tidegate/internal/audit/archive/archivetest"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/internal/namespace"

@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/archive/archivetest"
+	"github.com/tidegate/tidegate/internal/audit/archive/archivetest"
 	"github.com/tidegate/tidegate/internal/consume"
 	"github.com/tidegate/tidegate/internal/daemon"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"

@@ -32,5 +32,5 @@
 //	                         other sequences
 //
 //	a, err := archive.Open(ctx, "s3://acme-audit/tidegate?region=eu-central-1", archive.Options{AWS: load})
-//	page, err := a.Page(ctx, archive.Query{Namespace: ns, Events: 100, Bytes: 600 << 10})
+//	page, err := a.Page(ctx, audit.ArchiveQuery{Namespace: ns, Events: 100, Bytes: 600 << 10})
 package archive

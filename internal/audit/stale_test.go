@@ -1,4 +1,4 @@
-package trail_test
+package audit_test
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 
 	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/internal/table/tabletest"
-	"github.com/tidegate/tidegate/internal/trail"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
@@ -31,7 +30,7 @@ func TestAVerificationWaitsForTheIndex(t *testing.T) {
 					Plan: func(context.Context) (audit.Plan, error) { return audit.Plan{After: i}, nil },
 				}))
 			}
-			all := trail.New(log, nil)
+			all := audit.NewReader(log, nil)
 			verify := func() (findings []api.AuditFinding) {
 				for req := (api.AuditVerifyRequest{}); ; {
 					reply, err := all.Verify(t.Context(), ns, req)

@@ -1,4 +1,4 @@
-package trail_test
+package audit_test
 
 import (
 	"fmt"
@@ -48,7 +48,7 @@ func TestAlteredEventsAreNamed(t *testing.T) {
 			}
 			_, findings := w.verify(api.AuditVerifyRequest{})
 			require.Equal(t, []api.AuditFinding{{Kind: api.AuditAltered, First: 16, Last: 16, ID: all[4].ID, Where: "table"}}, findings)
-			shown, err := w.trail.Show(t.Context(), ns, api.AuditShowRequest{ID: all[4].ID})
+			shown, err := w.reader.Show(t.Context(), ns, api.AuditShowRequest{ID: all[4].ID})
 			require.NoError(t, err)
 			require.False(t, shown.Intact)
 		})
@@ -86,7 +86,7 @@ func TestAnAlteredCopyIsNamed(t *testing.T) {
 	w.copyOut(1, all[8])
 	_, findings := w.verify(api.AuditVerifyRequest{})
 	require.Equal(t, []api.AuditFinding{{Kind: api.AuditAltered, First: 12, Last: 12, ID: all[8].ID, Where: "table"}}, findings)
-	shown, err := w.trail.Show(t.Context(), ns, api.AuditShowRequest{ID: all[8].ID})
+	shown, err := w.reader.Show(t.Context(), ns, api.AuditShowRequest{ID: all[8].ID})
 	require.NoError(t, err)
 	require.True(t, shown.Intact)
 }
@@ -237,7 +237,7 @@ func TestEventsOfMeanwhile(t *testing.T) {
 	w := newWorld(t)
 	w.moved(10, 5)
 	w.Before("Query", func() { w.change(3) })
-	w.trail = w.through()
+	w.reader = w.through()
 	events, findings := w.verify(api.AuditVerifyRequest{})
 	require.Empty(t, findings)
 	require.GreaterOrEqual(t, events, int64(10))

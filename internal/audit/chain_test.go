@@ -1,4 +1,4 @@
-package trail_test
+package audit_test
 
 import (
 	"path"
@@ -112,7 +112,7 @@ func TestAChainThatWasCutBetweenPartsIsNamed(t *testing.T) {
 	all := w.stored()
 	before := w.rewrite(all, api.MaxPage+4)
 	rewritten := w.stored()
-	part, err := w.trail.Verify(t.Context(), ns, api.AuditVerifyRequest{})
+	part, err := w.reader.Verify(t.Context(), ns, api.AuditVerifyRequest{})
 	require.NoError(t, err)
 	require.NotEmpty(t, part.Cursor)
 	w.remove(rewritten[part.Checked])

@@ -1,4 +1,4 @@
-package trail_test
+package audit_test
 
 import (
 	"context"
@@ -11,9 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/archive"
 	"github.com/tidegate/tidegate/internal/audit"
-	"github.com/tidegate/tidegate/internal/trail"
+	"github.com/tidegate/tidegate/internal/audit/archive"
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
@@ -53,7 +52,7 @@ func TestListsAndVerificationsAreBounded(t *testing.T) {
 	w.archive, err = archive.Open(t.Context(), "file://"+t.TempDir(), archive.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, w.archive.Close()) })
-	w.trail = trail.New(w.log, w.archive)
+	w.reader = audit.NewReader(w.log, w.archive)
 	payload := strings.Repeat("x", size)
 	var all sync.WaitGroup
 	for range 8 {
@@ -79,7 +78,7 @@ func TestListsAndVerificationsAreBounded(t *testing.T) {
 	require.Less(t, peak(func() {
 		listed := 0
 		for req := (api.AuditListRequest{Limit: api.MaxPage}); ; {
-			reply, err := w.trail.List(t.Context(), ns, req)
+			reply, err := w.reader.List(t.Context(), ns, req)
 			require.NoError(t, err)
 			listed += len(reply.Events)
 			if req.Cursor = reply.Cursor; req.Cursor == "" {

@@ -12,77 +12,16 @@ import (
 	"github.com/sourcegraph/conc"
 	"gocloud.dev/blob"
 
+	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
-// Position is an event's place in the order of a namespace. Times never run against
-// the sequence.
-type Position struct{ AtMs, Sequence int64 }
-
-// PositionOf is where an event is.
-func PositionOf(e *api.AuditEvent) Position { return Position{e.AtMs, e.Sequence} }
-
-// Compare orders positions by time, and by sequence within a millisecond.
-func (p Position) Compare(other Position) int {
-	return cmp.Or(cmp.Compare(p.AtMs, other.AtMs), cmp.Compare(p.Sequence, other.Sequence))
-}
-
-// Place is an event's position and its target. Both together name the event's item in the
-// table, which a list needs to continue behind it.
-type Place struct {
-	Position
-	Target string
-}
-
-// PlaceOf returns the place of an event.
-func PlaceOf(e *api.AuditEvent) Place { return Place{PositionOf(e), e.Target} }
-
-// Query is what to look for in a namespace.
-type Query struct {
-	Namespace string          // id
-	Target    string          // of the events; any where empty
-	Action    api.AuditAction // any where empty
-	FromMs    int64           // not before, Unix milliseconds; 0 is no bound
-	ToMs      int64           // not after; 0 is no bound
-	Before    Position        // older than that; the zero position is no bound
-	Since     Position        // not older than that; the zero position is no bound
-	Events    int             // at most, but for those of one position
-	Bytes     int             // of what was before and after, at most, but for one event
-	// Objects is after how many of them, behind Before, the page ends for now; 0 is
-	// never.
-	Objects int
-	// Broken is told what cannot be read, and the reading goes on unless it fails. Nil
-	// fails with ErrDamaged.
-	Broken func(key string, err error) error
-}
-
-// Found is an event and the object that holds it.
-type Found struct {
-	Event api.AuditEvent
-	Key   string
-}
-
-// Astray is an error where the object's name keeps readers of the event's target from
-// looking into it: somebody renamed it.
-func (f *Found) Astray() error {
-	if n, ok := parseName(f.Key); !ok || n.lane != laneOf(f.Event.Namespace, f.Event.Target) {
-		return fmt.Errorf("%w: %s: by its name, it has nothing of %s, of which it has event %s", ErrDamaged, f.Key, f.Event.Target, f.Event.ID)
-	}
-	return nil
-}
-
-// Page is what was found, the newest first. Copies of an event that differ are all
-// in it, those that do not are once.
-type Page struct {
-	Found []*Found
-	// Down is the oldest event up to which everything was looked at, itself included; the
-	// zero place where that is to the end.
-	Down Place
-}
-
 // Page finds the newest events that a query asks for. Its memory is that of what it
 // returns, and of a few objects.
-func (a *Archive) Page(ctx context.Context, q Query) (Page, error) {
+func (a *Archive) Page(ctx context.Context, q audit.ArchiveQuery) (audit.ArchivePage, error) {
+	if a == nil {
+		return audit.ArchivePage{}, nil
+	}
 	s := search{archive: a, q: q, lane: -1}
 	if q.Target != "" {
 		s.lane = laneOf(q.Namespace, q.Target)
@@ -92,25 +31,25 @@ func (a *Archive) Page(ctx context.Context, q Query) (Page, error) {
 	}
 	err := a.days(ctx, q.Namespace, s.newestDay(), s.oldestDay(), func(day string) (bool, error) { return s.day(ctx, day) })
 	if err != nil {
-		return Page{}, fmt.Errorf("read the audit archive %s: %w", a.where, err)
+		return audit.ArchivePage{}, fmt.Errorf("read the audit archive %s: %w", a.where, err)
 	}
-	return Page{Found: s.found, Down: s.down()}, nil
+	return audit.ArchivePage{Found: s.found, Down: s.down()}, nil
 }
 
 // search is a page in the making.
 type search struct {
 	archive *Archive
-	q       Query
+	q       audit.ArchiveQuery
 	lane    int // that of the target; -1 is any
 
-	found   []*Found // the newest first
+	found   []*audit.Archived // the newest first
 	bytes   int
 	full    bool // something older may have been left out
 	objects int  // behind Before
 
-	visited []Place // of the day under way, where Objects may end the page
-	oldest  *Place  // that was visited on the days before; nil: none
-	paused  *Place  // where Objects ended the page
+	visited []audit.Place // of the day under way, where Objects may end the page
+	oldest  *audit.Place  // that was visited on the days before; nil: none
+	paused  *audit.Place  // where Objects ended the page
 }
 
 // newestDay and oldestDay are where to begin and to end; empty is no bound.
@@ -119,7 +58,7 @@ func (s *search) newestDay() string {
 	if s.q.ToMs != 0 {
 		day = dayOf(s.q.ToMs)
 	}
-	if before := dayOf(s.q.Before.AtMs); s.q.Before != (Position{}) && (day == "" || before < day) {
+	if before := dayOf(s.q.Before.AtMs); s.q.Before != (audit.Position{}) && (day == "" || before < day) {
 		day = before
 	}
 	return day
@@ -133,14 +72,14 @@ func (s *search) oldestDay() string {
 }
 
 // down is Page.Down.
-func (s *search) down() Place {
+func (s *search) down() audit.Place {
 	switch {
 	case s.paused != nil:
 		return *s.paused
 	case s.full:
-		return PlaceOf(&s.found[len(s.found)-1].Event)
+		return audit.PlaceOf(&s.found[len(s.found)-1].Event)
 	}
-	return Place{}
+	return audit.Place{}
 }
 
 // day looks through the objects of a day and reports whether to go on to the one
@@ -159,7 +98,7 @@ func (s *search) day(ctx context.Context, day string) (more bool, err error) {
 		if s.spent() && (i == 0 || n.last < names[i-1].last) && s.pause(n.last) {
 			return false, nil
 		}
-		if s.q.Before == (Position{}) || n.last < s.q.Before.Sequence {
+		if s.q.Before == (audit.Position{}) || n.last < s.q.Before.Sequence {
 			s.objects++
 		}
 		if len(ahead) == 0 {
@@ -181,12 +120,12 @@ func (s *search) pause(sequence int64) bool {
 	if s.paused = oldestOf(s.oldest, s.visited, sequence); s.paused == nil {
 		return false
 	}
-	s.found = slices.DeleteFunc(s.found, func(f *Found) bool { return PositionOf(&f.Event).Compare(s.paused.Position) < 0 })
+	s.found = slices.DeleteFunc(s.found, func(f *audit.Archived) bool { return audit.PositionOf(&f.Event).Compare(s.paused.Position) < 0 })
 	return true
 }
 
 // oldestOf is the oldest of the visited events above a sequence, and of another.
-func oldestOf(oldest *Place, visited []Place, above int64) *Place {
+func oldestOf(oldest *audit.Place, visited []audit.Place, above int64) *audit.Place {
 	for _, p := range visited {
 		if p.Sequence > above && (oldest == nil || p.Compare(oldest.Position) < 0) {
 			oldest = &p
@@ -215,7 +154,7 @@ func (s *search) names(ctx context.Context, day string) ([]name, error) {
 			return nil, fmt.Errorf("list %s: %w", prefix, err)
 		}
 		n, ok := parseName(o.Key)
-		if ok && n.last >= s.q.Since.Sequence && (s.q.Before == (Position{}) || n.first < s.q.Before.Sequence) {
+		if ok && n.last >= s.q.Since.Sequence && (s.q.Before == (audit.Position{}) || n.first < s.q.Before.Sequence) {
 			names = append(names, n)
 		}
 	}
@@ -247,35 +186,35 @@ func (a *Archive) fetch(ctx context.Context, names []name) []content {
 // object looks through one object.
 func (s *search) object(n name, c content) error {
 	switch {
-	case errors.Is(c.err, ErrDamaged):
+	case errors.Is(c.err, audit.ErrObjectDamaged):
 		return s.q.Broken(n.key(), c.err)
 	case c.err != nil:
 		return c.err
 	}
 	broken := func(err error) error { return s.q.Broken(n.key(), err) }
 	return readLines(n, c.stored, s.reaches, func(e *api.AuditEvent) error {
-		if !s.reaches(PositionOf(e)) { // its id says something else
-			return broken(fmt.Errorf("%w: %s: event %s says that it is %d-%d", ErrDamaged, n.key(), e.ID, e.AtMs, e.Sequence))
+		if !s.reaches(audit.PositionOf(e)) { // its id says something else
+			return broken(fmt.Errorf("%w: %s: event %s says that it is %d-%d", audit.ErrObjectDamaged, n.key(), e.ID, e.AtMs, e.Sequence))
 		}
 		if s.q.Objects > 0 {
-			s.visited = append(s.visited, PlaceOf(e))
+			s.visited = append(s.visited, audit.PlaceOf(e))
 		}
 		if s.wanted(e) {
-			s.keep(&Found{Event: *e, Key: n.key()})
+			s.keep(&audit.Archived{Event: *e, Key: n.key(), Misplaced: n.misplaced(e)})
 		}
 		return nil
 	}, broken)
 }
 
 // reaches reports whether an event of a position can be in the page.
-func (s *search) reaches(p Position) bool {
+func (s *search) reaches(p audit.Position) bool {
 	switch {
-	case s.q.Before != (Position{}) && p.Compare(s.q.Before) >= 0, s.q.ToMs != 0 && p.AtMs > s.q.ToMs:
+	case s.q.Before != (audit.Position{}) && p.Compare(s.q.Before) >= 0, s.q.ToMs != 0 && p.AtMs > s.q.ToMs:
 		return false
 	case p.AtMs < s.q.FromMs, p.Compare(s.q.Since) < 0:
 		return false
 	}
-	return !s.full || p.Compare(PositionOf(&s.found[len(s.found)-1].Event)) >= 0
+	return !s.full || p.Compare(audit.PositionOf(&s.found[len(s.found)-1].Event)) >= 0
 }
 
 func (s *search) wanted(e *api.AuditEvent) bool {
@@ -283,15 +222,15 @@ func (s *search) wanted(e *api.AuditEvent) bool {
 }
 
 // keep adds an event to the page, and drops the oldest where there are too many.
-func (s *search) keep(f *Found) {
-	at, there := slices.BinarySearchFunc(s.found, f, func(x, y *Found) int {
-		return PositionOf(&y.Event).Compare(PositionOf(&x.Event))
+func (s *search) keep(f *audit.Archived) {
+	at, there := slices.BinarySearchFunc(s.found, f, func(x, y *audit.Archived) int {
+		return audit.PositionOf(&y.Event).Compare(audit.PositionOf(&x.Event))
 	})
 	if s.full && at == len(s.found) {
 		return
 	}
-	for i := at; there && i < len(s.found) && PositionOf(&s.found[i].Event) == PositionOf(&f.Event); i++ {
-		if SameEvent(&s.found[i].Event, &f.Event) {
+	for i := at; there && i < len(s.found) && audit.PositionOf(&s.found[i].Event) == audit.PositionOf(&f.Event); i++ {
+		if audit.SameEvent(&s.found[i].Event, &f.Event) {
 			return
 		}
 	}
@@ -299,25 +238,16 @@ func (s *search) keep(f *Found) {
 	s.bytes += f.Event.WireSize()
 	s.full = s.full || len(s.found) >= s.q.Events
 	for len(s.found) > s.q.Events || s.bytes > s.q.Bytes {
-		oldest := PositionOf(&s.found[len(s.found)-1].Event)
-		if oldest == PositionOf(&s.found[0].Event) {
+		oldest := audit.PositionOf(&s.found[len(s.found)-1].Event)
+		if oldest == audit.PositionOf(&s.found[0].Event) {
 			return
 		}
-		for PositionOf(&s.found[len(s.found)-1].Event) == oldest {
+		for audit.PositionOf(&s.found[len(s.found)-1].Event) == oldest {
 			s.bytes -= s.found[len(s.found)-1].Event.WireSize()
 			s.found = s.found[:len(s.found)-1]
 		}
 		s.full = true
 	}
-}
-
-// SameEvent reports whether two copies of an event say the same, when and how they
-// left the table apart.
-func SameEvent(x, y *api.AuditEvent) bool {
-	return x.ID == y.ID && x.Namespace == y.Namespace && x.Sequence == y.Sequence && x.AtMs == y.AtMs &&
-		x.Target == y.Target && x.Action == y.Action && x.Who == y.Who &&
-		string(x.Before) == string(y.Before) && string(x.After) == string(y.After) &&
-		x.Previous == y.Previous && x.Key == y.Key && x.MAC == y.MAC
 }
 
 // days calls visit for the days that have objects, the newest first, from newest to
@@ -398,9 +328,9 @@ func (a *Archive) folders(ctx context.Context, prefix string) ([]string, error) 
 }
 
 // Find is every copy of one event that differs from the others.
-func (a *Archive) Find(ctx context.Context, namespace string, at Position) ([]*Found, error) {
-	page, err := a.Page(ctx, Query{
-		Namespace: namespace, Before: Position{at.AtMs, at.Sequence + 1}, Since: at, Events: 1, Bytes: maxLines,
+func (a *Archive) Find(ctx context.Context, namespace string, at audit.Position) ([]*audit.Archived, error) {
+	page, err := a.Page(ctx, audit.ArchiveQuery{
+		Namespace: namespace, Before: audit.Position{AtMs: at.AtMs, Sequence: at.Sequence + 1}, Since: at, Events: 1, Bytes: maxLines,
 	})
 	return page.Found, err
 }

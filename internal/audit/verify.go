@@ -1,4 +1,4 @@
-package trail
+package audit
 
 import (
 	"context"
@@ -7,35 +7,32 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/tidegate/tidegate/internal/archive"
-	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
 const (
-	// verifyEvents is how many events of the archive one part of a verification has:
-	// each of them may be a finding, and those must fit a NATS message.
+	// verifyEvents is the number of archived events in one part of a verification: each
+	// may be a finding, and all findings of a part must fit a NATS message.
 	verifyEvents = 2000
-	// recentEvents is how many of the newest events the index may not show yet: a
-	// namespace has a few changes in a second.
+	// recentEvents is the number of newest events that the index may not show yet: a
+	// namespace has a few changes per second.
 	recentEvents = 200
-	// maxAltered bounds what the cursor remembers of altered events.
+	// maxAltered bounds the altered events that a cursor remembers.
 	maxAltered = 200
 )
 
-// state is what a part of a verification has to know of those before it.
+// state carries a verification from one part to the next, inside the cursor.
 type state struct {
 	Cursor string `json:"c,omitempty"` // of the list
 	Head   int64  `json:"h"`           // the counter, when the verification began
-	// Next is the sequence that comes next, going down; -1 while that is not known.
+	// Next is the sequence expected next, counting down; -1 while unknown.
 	Next int64 `json:"n"`
-	// MAC is that of the event Next, as the one above it says; empty where that is not
-	// known.
+	// MAC is the MAC of the event Next, as the event above it states; empty if unknown.
 	MAC string `json:"m,omitempty"`
-	// Altered are sequences below Next of which an altered copy was seen out of turn.
+	// Altered lists sequences below Next whose altered copy was read out of order.
 	Altered []int64 `json:"a,omitempty"`
-	// Unreadable are objects that were told of.
+	// Unreadable lists objects that were reported.
 	Unreadable []string `json:"u,omitempty"`
 }
 
@@ -59,21 +56,18 @@ func decodeState(text string) (*state, error) {
 	return s, nil
 }
 
-// verification is one part under way.
+// verification checks one part.
 type verification struct {
 	*state
-	t     *Trail
+	r     *Reader
 	ns    string
 	reply api.AuditVerifyReply
 }
 
-// Verify checks one part of a namespace's events: that they are as they were written,
-// that no number is missing, and that none is there twice.
-func (t *Trail) Verify(ctx context.Context, ns string, req api.AuditVerifyRequest) (api.AuditVerifyReply, error) {
-	v := &verification{t: t, ns: ns, reply: api.AuditVerifyReply{Findings: []api.AuditFinding{}}}
-	if t.archive != nil {
-		v.reply.Archive = t.archive.Where()
-	}
+// Verify checks one part of a namespace's events: that they are intact, that no sequence is
+// missing, and that no sequence occurs twice.
+func (r *Reader) Verify(ctx context.Context, ns string, req api.AuditVerifyRequest) (api.AuditVerifyReply, error) {
+	v := &verification{r: r, ns: ns, reply: api.AuditVerifyReply{Findings: []api.AuditFinding{}, Archive: r.archive.Where()}}
 	if err := v.begin(ctx, req); err != nil {
 		return api.AuditVerifyReply{}, fmt.Errorf("verify audit events: %w", err)
 	}
@@ -100,23 +94,23 @@ func (t *Trail) Verify(ctx context.Context, ns string, req api.AuditVerifyReques
 	return v.reply, nil
 }
 
-// part reads the events of this part. The index follows the table: events of a moment ago
-// may be missing in what is read, and are no finding. So the part is read once more, after
-// as long as an index may be behind, if a number is missing near the newest event.
+// part reads the events of this part. The index follows the table, so recent events may be
+// missing from a read, which is not a finding. If a sequence is missing near the newest
+// event, part waits for the index and reads once more.
 func (v *verification) part(ctx context.Context, list api.AuditListRequest) (*stretch, error) {
 	findings, unreadable, altered := len(v.reply.Findings), len(v.Unreadable), len(v.Altered)
-	part, err := v.t.read(ctx, v.ns, list, verifyEvents, v.damaged)
+	part, err := v.r.read(ctx, v.ns, list, verifyEvents, v.damaged)
 	if err != nil || v.Cursor != "" || v.Next < 0 || !part.lacks(v.Next) {
 		return part, err
 	}
-	if err := v.t.log.AwaitIndex(ctx); err != nil {
+	if err := v.r.log.AwaitIndex(ctx); err != nil {
 		return nil, err
 	}
 	v.reply.Findings, v.Unreadable, v.Altered = v.reply.Findings[:findings], v.Unreadable[:unreadable], v.Altered[:altered]
-	return v.t.read(ctx, v.ns, list, verifyEvents, v.damaged)
+	return v.r.read(ctx, v.ns, list, verifyEvents, v.damaged)
 }
 
-// lacks reports whether a number is missing among the newest events, from a sequence down.
+// lacks reports whether a sequence is missing among the newest events, from next down.
 func (s *stretch) lacks(next int64) bool {
 	newest := max(1, next-recentEvents)
 	for _, c := range s.copies {
@@ -127,11 +121,11 @@ func (s *stretch) lacks(next int64) bool {
 			next--
 		}
 	}
-	return s.down == (archive.Place{}) && next >= newest // else the rest is in other parts
+	return s.down == (Place{}) && next >= newest // else the rest is in other parts
 }
 
-// end tells what is missing behind the oldest event that is there: down to the first of
-// all, or to the newest of before the time that was asked for.
+// end reports the sequences that are missing below the oldest event read: down to the first
+// event, or to the newest event before the requested time.
 func (v *verification) end(ctx context.Context, fromMs int64) error {
 	switch {
 	case v.Next < 1:
@@ -140,12 +134,12 @@ func (v *verification) end(ctx context.Context, fromMs int64) error {
 		v.missing(1)
 		return nil
 	}
-	older, err := v.t.newest(ctx, v.ns, fromMs-1)
+	older, err := v.r.newest(ctx, v.ns, fromMs-1)
 	if err != nil {
 		return err
 	}
-	if older == 0 { // nobody keeps any; the time of the last one is known all the same
-		sequence, atMs, _, err := v.t.log.Head(ctx, v.ns)
+	if older == 0 { // no event is left; the head still tells the time of the last event
+		sequence, atMs, _, err := v.r.log.Head(ctx, v.ns)
 		if err != nil || v.Next != v.Head || sequence != v.Head || atMs < fromMs {
 			return err
 		}
@@ -157,16 +151,16 @@ func (v *verification) end(ctx context.Context, fromMs int64) error {
 	return nil
 }
 
-// newest is the sequence of the newest intact event that is not after a time, 0 where
-// there is none.
-func (t *Trail) newest(ctx context.Context, ns string, toMs int64) (int64, error) {
+// newest returns the sequence of the newest intact event up to a time, or 0 if there is no
+// such event.
+func (r *Reader) newest(ctx context.Context, ns string, toMs int64) (int64, error) {
 	for req := (api.AuditListRequest{ToMs: toMs}); ; {
-		part, err := t.read(ctx, ns, req, api.DefaultPage, func(string, keys.Item, error) error { return nil })
+		part, err := r.read(ctx, ns, req, api.DefaultPage, func(string, keys.Item, error) error { return nil })
 		if err != nil {
 			return 0, err
 		}
 		for _, c := range part.copies {
-			if ok, err := t.log.Intact(ctx, c.event); ok || err != nil {
+			if ok, err := r.log.Intact(ctx, c.event); ok || err != nil {
 				return c.event.Sequence, err
 			}
 		}
@@ -176,14 +170,14 @@ func (t *Trail) newest(ctx context.Context, ns string, toMs int64) (int64, error
 	}
 }
 
-// begin takes up the state of the part before.
+// begin restores the state of the previous part.
 func (v *verification) begin(ctx context.Context, req api.AuditVerifyRequest) (err error) {
 	if req.Cursor != "" {
 		v.state, err = decodeState(req.Cursor)
 		return err
 	}
 	v.state = &state{Next: -1}
-	sequence, _, mac, err := v.t.log.Head(ctx, v.ns)
+	sequence, _, mac, err := v.r.log.Head(ctx, v.ns)
 	if err != nil {
 		return err
 	}
@@ -199,14 +193,14 @@ func (v *verification) event(ctx context.Context, copies []oneCopy) error {
 	sequence := copies[0].event.Sequence
 	var intact []oneCopy
 	for _, c := range copies {
-		ok, err := v.t.log.Intact(ctx, c.event)
+		ok, err := v.r.log.Intact(ctx, c.event)
 		switch {
 		case err != nil:
 			return err
 		case ok:
 			intact = append(intact, c)
-			if c.astray != nil {
-				v.unreadable(c.where, c.astray)
+			if c.misplaced != nil {
+				v.unreadable(c.where, c.misplaced)
 			}
 		default:
 			v.found(api.AuditFinding{Kind: api.AuditAltered, First: sequence, Last: sequence, ID: c.event.ID, Where: c.where})
@@ -219,7 +213,7 @@ func (v *verification) event(ctx context.Context, copies []oneCopy) error {
 	}
 	first := intact[0]
 	for _, c := range intact[1:] {
-		if !archive.SameEvent(c.event, first.event) {
+		if !SameEvent(c.event, first.event) {
 			v.doubled(c)
 		}
 	}
@@ -254,8 +248,8 @@ func (v *verification) event(ctx context.Context, copies []oneCopy) error {
 	return nil
 }
 
-// pass goes on behind an event of which no copy is intact, if it is its turn; else it
-// may be anywhere.
+// pass skips an event without an intact copy if its sequence is expected next; otherwise it
+// remembers the sequence, which cannot be trusted.
 func (v *verification) pass(sequence int64) {
 	switch sequence {
 	case v.Next:
@@ -265,21 +259,21 @@ func (v *verification) pass(sequence int64) {
 	}
 }
 
-// remember keeps an altered event's sequence, so that it is not said to be missing too.
+// remember keeps an altered event's sequence, so that it is not reported as missing too.
 func (v *verification) remember(sequence int64) {
 	if len(v.Altered) < maxAltered && !slices.Contains(v.Altered, sequence) {
 		v.Altered = append(v.Altered, sequence)
 	}
 }
 
-// isNewer reports whether an event was written since the verification began.
+// isNewer reports whether an event was written after the verification began.
 func (v *verification) isNewer(ctx context.Context, sequence int64) (bool, error) {
-	now, _, _, err := v.t.log.Head(ctx, v.ns)
+	now, _, _, err := v.r.log.Head(ctx, v.ns)
 	return now >= sequence, err
 }
 
-// missing tells that there is nothing from Next down to a sequence, but for events
-// that were found altered.
+// missing reports the sequences from Next down to from as missing, except events that were
+// reported as altered.
 func (v *verification) missing(from int64) {
 	known := append(slices.Clone(v.Altered), from-1)
 	slices.Sort(known)
@@ -303,7 +297,7 @@ func (v *verification) doubled(c oneCopy) {
 	})
 }
 
-// damaged tells of what cannot be read, and goes on.
+// damaged reports data that cannot be read, and lets the reading continue.
 func (v *verification) damaged(where string, item keys.Item, err error) error {
 	if item == nil {
 		v.unreadable(where, err)
@@ -311,14 +305,14 @@ func (v *verification) damaged(where string, item keys.Item, err error) error {
 	}
 	f := api.AuditFinding{Kind: api.AuditUnreadable, Where: where, Detail: err.Error()}
 	if key, ok := item.(keys.Audit); ok {
-		f.Kind, f.First, f.Last, f.ID = api.AuditAltered, key.Sequence, key.Sequence, audit.IDOf(key)
+		f.Kind, f.First, f.Last, f.ID = api.AuditAltered, key.Sequence, key.Sequence, IDOf(key)
 		v.remember(key.Sequence)
 	}
 	v.found(f)
 	return nil
 }
 
-// unreadable tells of an object, once.
+// unreadable reports an object, once.
 func (v *verification) unreadable(where string, err error) {
 	if slices.Contains(v.Unreadable, where) {
 		return

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"gocloud.dev/blob/memblob"
 
+	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
@@ -55,19 +56,19 @@ func TestPagesShowEachEventOnceInOrder(t *testing.T) {
 	of := func(name string) func(int64) bool { return func(i int64) bool { return target[i] == name } }
 	ms := func(i int64) int64 { return noon().Add(time.Duration(i) * time.Minute).UnixMilli() }
 	for name, c := range map[string]struct {
-		q    Query
+		q    audit.ArchiveQuery
 		want []int64
 	}{
-		"all":     {Query{}, countdown(n, 1, every)},
-		"target":  {Query{Target: "bob"}, countdown(n, 1, of("bob"))},
-		"nobody":  {Query{Target: "carol"}, []int64{}},
-		"action":  {Query{Action: api.AuditLimitsDelete}, countdown(n, 1, func(i int64) bool { return i%2 == 1 })},
-		"never":   {Query{Action: api.AuditKeyRotate}, []int64{}},
-		"from":    {Query{FromMs: ms(900)}, countdown(n, 900, every)},
-		"to":      {Query{ToMs: ms(700)}, countdown(700, 1, every)},
-		"between": {Query{FromMs: ms(600), ToMs: ms(800), Target: "alice"}, countdown(800, 600, of("alice"))},
-		"before":  {Query{Before: Position{ms(700), 700}}, countdown(699, 1, every)},
-		"since":   {Query{Since: Position{ms(800), 800}}, countdown(n, 800, every)},
+		"all":     {audit.ArchiveQuery{}, countdown(n, 1, every)},
+		"target":  {audit.ArchiveQuery{Target: "bob"}, countdown(n, 1, of("bob"))},
+		"nobody":  {audit.ArchiveQuery{Target: "carol"}, []int64{}},
+		"action":  {audit.ArchiveQuery{Action: api.AuditLimitsDelete}, countdown(n, 1, func(i int64) bool { return i%2 == 1 })},
+		"never":   {audit.ArchiveQuery{Action: api.AuditKeyRotate}, []int64{}},
+		"from":    {audit.ArchiveQuery{FromMs: ms(900)}, countdown(n, 900, every)},
+		"to":      {audit.ArchiveQuery{ToMs: ms(700)}, countdown(700, 1, every)},
+		"between": {audit.ArchiveQuery{FromMs: ms(600), ToMs: ms(800), Target: "alice"}, countdown(800, 600, of("alice"))},
+		"before":  {audit.ArchiveQuery{Before: audit.Position{AtMs: ms(700), Sequence: 700}}, countdown(699, 1, every)},
+		"since":   {audit.ArchiveQuery{Since: audit.Position{AtMs: ms(800), Sequence: 800}}, countdown(n, 800, every)},
 	} {
 		for _, size := range []int{1 + random.IntN(20), 100, 5000} {
 			for _, objects := range []int{0, 3} {
@@ -91,7 +92,7 @@ func TestAPageEndsAfterSoManyObjects(t *testing.T) {
 	for i := 1; i <= 400; i++ {
 		put(t, a, span("alice", 10*i, 10*i+9))
 	}
-	_, pages := walk(t.Context(), t, a, Query{Action: api.AuditKeyRotate, Events: 10, Objects: 20})
+	_, pages := walk(t.Context(), t, a, audit.ArchiveQuery{Action: api.AuditKeyRotate, Events: 10, Objects: 20})
 	require.GreaterOrEqual(t, pages, 20)
 }
 
@@ -101,10 +102,10 @@ func sizeOf(e api.AuditEvent) int { return e.WireSize() }
 func TestPagesAreBoundedBySize(t *testing.T) {
 	a := newMemory(t)
 	put(t, a, span("alice", 1, 100))
-	found, pages := walk(t.Context(), t, a, Query{Events: 1000, Bytes: 10 * sizeOf(event(1, "alice"))})
+	found, pages := walk(t.Context(), t, a, audit.ArchiveQuery{Events: 1000, Bytes: 10 * sizeOf(event(1, "alice"))})
 	require.Equal(t, countdown(100, 1, every), sequences(found))
 	require.Equal(t, 10, pages)
-	found, _ = walk(t.Context(), t, a, Query{Events: 1000, Bytes: 1})
+	found, _ = walk(t.Context(), t, a, audit.ArchiveQuery{Events: 1000, Bytes: 1})
 	require.Len(t, found, 100, "one event at least")
 }
 
@@ -119,13 +120,13 @@ func TestCopiesThatDifferAreShown(t *testing.T) {
 	again.Deleted = &api.AuditDeletion{By: api.DeletedByHand}
 	put(t, a, []api.AuditEvent{again})
 	for _, size := range []int{1, 10} {
-		found, _ := walk(t.Context(), t, a, Query{Events: size})
+		found, _ := walk(t.Context(), t, a, audit.ArchiveQuery{Events: size})
 		require.Equal(t, []int64{3, 2, 2, 1}, sequences(found))
 	}
-	found, err := a.Find(t.Context(), ns, PositionOf(&forged))
+	found, err := a.Find(t.Context(), ns, audit.PositionOf(&forged))
 	require.NoError(t, err)
 	require.Len(t, found, 2)
-	found, err = a.Find(t.Context(), ns, Position{forged.AtMs, 7})
+	found, err = a.Find(t.Context(), ns, audit.Position{AtMs: forged.AtMs, Sequence: 7})
 	require.NoError(t, err)
 	require.Empty(t, found)
 }
@@ -142,7 +143,7 @@ func TestDamageIsToldAndDoesNotHideTheRest(t *testing.T) {
 	write("audit/"+ns+"/2026/03/01/7-1-10.jsonl.gz.ABC.tmp", []byte("half"))
 	write("audit/"+ns+"/2026/13/01/readme.txt", []byte("hello"))
 	write("audit/"+ns+"/notes/x", nil)
-	found, _ := walk(t.Context(), t, a, Query{Events: 3})
+	found, _ := walk(t.Context(), t, a, audit.ArchiveQuery{Events: 3})
 	require.Equal(t, countdown(10, 1, every), sequences(found))
 
 	compressed := func(lines string) []byte {
@@ -158,11 +159,11 @@ func TestDamageIsToldAndDoesNotHideTheRest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			const key = "audit/" + ns + "/2026/03/01/7-2-9.jsonl.gz"
 			write(key, content)
-			_, err := a.Page(t.Context(), Query{Namespace: ns, Events: 3, Bytes: 1 << 20})
-			require.ErrorIs(t, err, ErrDamaged)
+			_, err := a.Page(t.Context(), audit.ArchiveQuery{Namespace: ns, Events: 3, Bytes: 1 << 20})
+			require.ErrorIs(t, err, audit.ErrObjectDamaged)
 			require.ErrorContains(t, err, key)
 			told := 0
-			found, pages := walk(t.Context(), t, a, Query{Events: 3, Broken: func(string, error) error { told++; return nil }})
+			found, pages := walk(t.Context(), t, a, audit.ArchiveQuery{Events: 3, Broken: func(string, error) error { told++; return nil }})
 			require.Equal(t, countdown(10, 1, every), sequences(found))
 			require.Positive(t, told, "in %d pages", pages)
 		})
@@ -204,7 +205,7 @@ func TestOpen(t *testing.T) {
 	require.NoError(t, a.CheckReadable(t.Context()))
 	put(t, a, span("alice", 1, 100))
 	put(t, a, span("alice", 1, 100))
-	found, _ := walk(t.Context(), t, a, Query{Events: 7})
+	found, _ := walk(t.Context(), t, a, audit.ArchiveQuery{Events: 7})
 	require.Equal(t, countdown(100, 1, every), sequences(found))
 	left := 0
 	require.NoError(t, filepath.WalkDir(missing, func(_ string, d os.DirEntry, err error) error {
@@ -259,10 +260,10 @@ func TestReadingWhileOthersWrite(t *testing.T) {
 			reading = false
 		default:
 		}
-		_, err := a.Page(t.Context(), Query{Namespace: ns, Events: 1, Bytes: 1})
+		_, err := a.Page(t.Context(), audit.ArchiveQuery{Namespace: ns, Events: 1, Bytes: 1})
 		require.NoError(t, err)
 	}
-	found, _ := walk(t.Context(), t, a, Query{Events: n})
+	found, _ := walk(t.Context(), t, a, audit.ArchiveQuery{Events: n})
 	require.Equal(t, countdown(n, 1, every), sequences(found))
 	require.NoError(t, a.Close())
 }
@@ -281,7 +282,7 @@ func TestAFolderThatCannotBeRead(t *testing.T) {
 			}
 			return f.look(folder)
 		}
-		_, err = a.Page(t.Context(), Query{Namespace: ns, Events: 1, Bytes: 1})
+		_, err = a.Page(t.Context(), audit.ArchiveQuery{Namespace: ns, Events: 1, Bytes: 1})
 		if part == "audit" {
 			err = a.CheckReadable(t.Context())
 		}

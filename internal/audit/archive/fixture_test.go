@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
@@ -51,7 +52,7 @@ func put(t testing.TB, a *Archive, bundles ...[]api.AuditEvent) {
 }
 
 // walk reads all pages of a query.
-func walk(ctx context.Context, t testing.TB, a *Archive, q Query) (found []*Found, pages int) {
+func walk(ctx context.Context, t testing.TB, a *Archive, q audit.ArchiveQuery) (found []*audit.Archived, pages int) {
 	t.Helper()
 	q.Namespace = ns
 	if q.Bytes == 0 {
@@ -61,17 +62,17 @@ func walk(ctx context.Context, t testing.TB, a *Archive, q Query) (found []*Foun
 		page, err := a.Page(ctx, q)
 		require.NoError(t, err)
 		found, pages = append(found, page.Found...), pages+1
-		if page.Down == (Place{}) {
+		if page.Down == (audit.Place{}) {
 			return found, pages
 		}
-		if q.Before != (Position{}) {
+		if q.Before != (audit.Position{}) {
 			require.Negative(t, page.Down.Compare(q.Before), "a page gets on")
 		}
 		q.Before = page.Down.Position
 	}
 }
 
-func sequences(found []*Found) []int64 {
+func sequences(found []*audit.Archived) []int64 {
 	all := []int64{}
 	for _, f := range found {
 		all = append(all, f.Event.Sequence)

@@ -15,12 +15,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/pkg/api"
 )
-
-// ErrDamaged says that an object is not as it was written: it cannot be read to its
-// end, or what it holds does not belong there.
-var ErrDamaged = errors.New("an object of the audit archive is damaged")
 
 // maxLine bounds a line, in bytes. An event tells of a request of 64 KB and of what
 // was there before.
@@ -97,14 +94,14 @@ func (o *object) holds(stored []byte) bool {
 // after the other. Lines that are none, or that do not belong there, and what is behind
 // a place where the content breaks off, are told to broken; its error, like that of
 // visit, ends the reading.
-func readLines(n name, stored []byte, wanted func(Position) bool, visit func(*api.AuditEvent) error, broken func(error) error) error {
+func readLines(n name, stored []byte, wanted func(audit.Position) bool, visit func(*api.AuditEvent) error, broken func(error) error) error {
 	unzipped, err := gzip.NewReader(bytes.NewReader(stored))
 	if err != nil {
-		return broken(fmt.Errorf("%w: %s: %w", ErrDamaged, n.key(), err))
+		return broken(fmt.Errorf("%w: %s: %w", audit.ErrObjectDamaged, n.key(), err))
 	}
 	day, err := time.Parse(dayLayout, n.day)
 	if err != nil {
-		return broken(fmt.Errorf("%w: %s is of no day: %w", ErrDamaged, n.key(), err))
+		return broken(fmt.Errorf("%w: %s is of no day: %w", audit.ErrObjectDamaged, n.key(), err))
 	}
 	const dayMs = 24 * 60 * 60 * 1000
 	begin := day.UnixMilli()
@@ -120,7 +117,7 @@ func readLines(n name, stored []byte, wanted func(Position) bool, visit func(*ap
 			err = fmt.Errorf("event %s does not belong there", e.ID)
 		}
 		if err != nil {
-			if err := broken(fmt.Errorf("%w: %s, line %d: %w", ErrDamaged, n.key(), number, err)); err != nil {
+			if err := broken(fmt.Errorf("%w: %s, line %d: %w", audit.ErrObjectDamaged, n.key(), number, err)); err != nil {
 				return err
 			}
 			continue
@@ -130,22 +127,22 @@ func readLines(n name, stored []byte, wanted func(Position) bool, visit func(*ap
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return broken(fmt.Errorf("%w: %s: %w", ErrDamaged, n.key(), err))
+		return broken(fmt.Errorf("%w: %s: %w", audit.ErrObjectDamaged, n.key(), err))
 	}
 	return nil
 }
 
 // positionIn is where the event of a line is, by the id that the line begins with. To
 // read all of it takes fifty times as long.
-func positionIn(line []byte) (p Position, ok bool) {
+func positionIn(line []byte) (p audit.Position, ok bool) {
 	rest, ok := bytes.CutPrefix(line, []byte(`{"id":"`))
 	if !ok {
-		return Position{}, false
+		return audit.Position{}, false
 	}
 	id, _, _ := bytes.Cut(rest[:min(len(rest), 64)], []byte(`"`))
 	at, sequence, ok := bytes.Cut(id, []byte("-"))
 	if !ok {
-		return Position{}, false
+		return audit.Position{}, false
 	}
 	var errAt, errSequence error
 	p.AtMs, errAt = strconv.ParseInt(string(at), 10, 64)
@@ -156,4 +153,13 @@ func positionIn(line []byte) (p Position, ok bool) {
 // mayHold reports whether the object of that name may hold an event.
 func (n name) mayHold(e *api.AuditEvent) bool {
 	return e.Namespace == n.namespace && dayOf(e.AtMs) == n.day && e.Sequence >= n.first && e.Sequence <= n.last
+}
+
+// misplaced returns an error if readers of the event's target skip the object because of its
+// name.
+func (n name) misplaced(e *api.AuditEvent) error {
+	if n.lane == laneOf(e.Namespace, e.Target) {
+		return nil
+	}
+	return fmt.Errorf("%w: %s: by its name, it has nothing of %s, of which it has event %s", audit.ErrObjectDamaged, n.key(), e.Target, e.ID)
 }

@@ -1,4 +1,4 @@
-package trail_test
+package audit_test
 
 import (
 	"fmt"
@@ -10,9 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/archive"
-	"github.com/tidegate/tidegate/internal/archive/archivetest"
-	"github.com/tidegate/tidegate/internal/trail"
+	"github.com/tidegate/tidegate/internal/audit"
+	"github.com/tidegate/tidegate/internal/audit/archive/archivetest"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
@@ -57,10 +56,10 @@ func TestTableAndArchiveAreOneList(t *testing.T) {
 	require.Nil(t, listed[0].Deleted)
 	require.Equal(t, api.DeletedByTTL, listed[119].Deleted.By)
 	for i := range all {
-		shown, err := w.trail.Show(t.Context(), ns, api.AuditShowRequest{ID: all[i].ID})
+		shown, err := w.reader.Show(t.Context(), ns, api.AuditShowRequest{ID: all[i].ID})
 		require.NoError(t, err)
 		require.True(t, shown.Intact)
-		require.True(t, archive.SameEvent(&all[i], &shown.AuditEvent))
+		require.True(t, audit.SameEvent(&all[i], &shown.AuditEvent))
 		require.Equal(t, i >= 40, shown.Deleted != nil)
 	}
 	requireCode(t, api.CodeNotFound, show(w, "1772366400000-9"))
@@ -68,7 +67,7 @@ func TestTableAndArchiveAreOneList(t *testing.T) {
 }
 
 func show(w *world, id string) error {
-	_, err := w.trail.Show(w.t.Context(), ns, api.AuditShowRequest{ID: id})
+	_, err := w.reader.Show(w.t.Context(), ns, api.AuditShowRequest{ID: id})
 	return err
 }
 
@@ -150,7 +149,7 @@ func TestAnAlteredTargetDoesNotEndAList(t *testing.T) {
 func TestAnEventThatMovesMeanwhileIsShown(t *testing.T) {
 	w := newWorld(t)
 	all := w.moved(20, 10)
-	w.trail = w.through()
+	w.reader = w.through()
 	w.Before("Query", func() {
 		w.copyOut(5, all[8:10]...)
 		w.remove(all[8:10]...)
@@ -163,22 +162,22 @@ func TestListsTellOfOutagesAndDamage(t *testing.T) {
 	w := newWorld(t)
 	all := w.moved(20, 10)
 	w.Each(func(*http.Request) archivetest.Fault { return archivetest.Failed })
-	_, err := w.trail.List(t.Context(), ns, api.AuditListRequest{})
+	_, err := w.reader.List(t.Context(), ns, api.AuditListRequest{})
 	require.ErrorContains(t, err, "InternalError")
 	require.Error(t, show(w, all[15].ID))
 	require.NoError(t, show(w, all[5].ID), "what is in the table needs no archive")
 	w.Each(nil)
 	w.Replace(t, w.objectOf(&all[15]), []byte("no gzip"))
-	_, err = w.trail.List(t.Context(), ns, api.AuditListRequest{})
-	require.ErrorIs(t, err, archive.ErrDamaged)
-	require.ErrorIs(t, show(w, all[15].ID), archive.ErrDamaged)
+	_, err = w.reader.List(t.Context(), ns, api.AuditListRequest{})
+	require.ErrorIs(t, err, audit.ErrObjectDamaged)
+	require.ErrorIs(t, show(w, all[15].ID), audit.ErrObjectDamaged)
 }
 
 // Without an archive, the table is all there is.
 func TestATrailWithoutAnArchive(t *testing.T) {
 	w := newWorld(t)
 	all := w.moved(20, 10)
-	w.trail = trail.New(w.log, nil)
+	w.reader = audit.NewReader(w.log, nil)
 	require.Equal(t, sequences(all[:10]), sequences(w.list(api.AuditListRequest{Limit: 3})))
 	requireCode(t, api.CodeNotFound, show(w, all[15].ID))
 	events, findings := w.verify(api.AuditVerifyRequest{})
@@ -190,14 +189,14 @@ func TestATrailWithoutAnArchive(t *testing.T) {
 func TestForeignCursorsAreRefused(t *testing.T) {
 	w := newWorld(t)
 	w.moved(20, 15)
-	reply, err := w.trail.List(t.Context(), ns, api.AuditListRequest{LimitsTarget: api.LimitsTarget{Entity: "alice"}, Limit: 5})
+	reply, err := w.reader.List(t.Context(), ns, api.AuditListRequest{LimitsTarget: api.LimitsTarget{Entity: "alice"}, Limit: 5})
 	require.NoError(t, err)
-	_, err = w.trail.List(t.Context(), ns, api.AuditListRequest{LimitsTarget: api.LimitsTarget{System: true}, Cursor: reply.Cursor})
+	_, err = w.reader.List(t.Context(), ns, api.AuditListRequest{LimitsTarget: api.LimitsTarget{System: true}, Cursor: reply.Cursor})
 	requireCode(t, api.CodeInvalidCursor, err)
-	_, err = w.trail.List(t.Context(), "AAAAAAAAAAE", api.AuditListRequest{Cursor: reply.Cursor})
+	_, err = w.reader.List(t.Context(), "AAAAAAAAAAE", api.AuditListRequest{Cursor: reply.Cursor})
 	requireCode(t, api.CodeInvalidCursor, err)
 	for _, cursor := range []string{"x", "e30", reply.Cursor} {
-		_, err = w.trail.Verify(t.Context(), ns, api.AuditVerifyRequest{Cursor: cursor})
+		_, err = w.reader.Verify(t.Context(), ns, api.AuditVerifyRequest{Cursor: cursor})
 		requireCode(t, api.CodeInvalidCursor, err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"gocloud.dev/blob"
 	"gocloud.dev/gcerrors"
 
+	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
@@ -30,8 +31,8 @@ const (
 // errExists says that there is an object of that name.
 var errExists = errors.New("it exists already")
 
-// Archive is a folder or bucket of audit events. It is safe for concurrent use, by
-// any number of processes.
+// Archive is a folder or bucket of audit events. It implements [audit.Archive]; a nil
+// Archive holds no events. It is safe for concurrent use, by any number of processes.
 type Archive struct {
 	bucket *blob.Bucket
 	where  string // for people
@@ -54,8 +55,13 @@ func New(bucket *blob.Bucket, where string) *Archive {
 // Close ends what the archive uses.
 func (a *Archive) Close() error { return a.bucket.Close() }
 
-// Where is the archive's URL, for people.
-func (a *Archive) Where() string { return a.where }
+// Where returns the archive's URL, for people; empty for nil.
+func (a *Archive) Where() string {
+	if a == nil {
+		return ""
+	}
+	return a.where
+}
 
 // putBlob writes through the library's driver, whose store checks the condition.
 func (a *Archive) putBlob(ctx context.Context, key string, content []byte) error {
@@ -123,14 +129,14 @@ func (a *Archive) store(ctx context.Context, o *object) (written bool, err error
 			return false, err
 		}
 		stored, err := a.read(ctx, n.key())
-		if err != nil && !errors.Is(err, ErrDamaged) {
+		if err != nil && !errors.Is(err, audit.ErrObjectDamaged) {
 			return false, err
 		}
 		if err == nil && o.holds(stored) {
 			return false, nil
 		}
 	}
-	return false, fmt.Errorf("%w: %s has the name of what it does not hold", ErrDamaged, o.named().key())
+	return false, fmt.Errorf("%w: %s has the name of what it does not hold", audit.ErrObjectDamaged, o.named().key())
 }
 
 // read is a whole object, compressed.
@@ -141,7 +147,7 @@ func (a *Archive) read(ctx context.Context, key string) (content []byte, err err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	if r.Size() > maxStored {
-		return nil, fmt.Errorf("%w: %s has %d bytes", ErrDamaged, key, r.Size())
+		return nil, fmt.Errorf("%w: %s has %d bytes", audit.ErrObjectDamaged, key, r.Size())
 	}
 	if content, err = io.ReadAll(r); err != nil {
 		return nil, fmt.Errorf("read %s: %w", key, err)

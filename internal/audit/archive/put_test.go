@@ -10,8 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/archive"
-	"github.com/tidegate/tidegate/internal/archive/archivetest"
+	"github.com/tidegate/tidegate/internal/audit"
+	"github.com/tidegate/tidegate/internal/audit/archive"
+	"github.com/tidegate/tidegate/internal/audit/archive/archivetest"
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
@@ -28,7 +29,7 @@ func event(n int, after string) api.AuditEvent {
 
 func all(t *testing.T, a *archive.Archive) []api.AuditEvent {
 	t.Helper()
-	page, err := a.Page(t.Context(), archive.Query{Namespace: ns, Events: 1000, Bytes: 64 << 20})
+	page, err := a.Page(t.Context(), audit.ArchiveQuery{Namespace: ns, Events: 1000, Bytes: 64 << 20})
 	require.NoError(t, err)
 	require.Zero(t, page.Down)
 	var found []api.AuditEvent

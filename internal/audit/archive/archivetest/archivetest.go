@@ -28,7 +28,7 @@ import (
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/archive"
+	"github.com/tidegate/tidegate/internal/audit/archive"
 	"github.com/tidegate/tidegate/internal/storehttp"
 )
 

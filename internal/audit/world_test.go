@@ -1,4 +1,4 @@
-package trail_test
+package audit_test
 
 import (
 	"context"
@@ -11,13 +11,12 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/archive"
-	"github.com/tidegate/tidegate/internal/archive/archivetest"
 	"github.com/tidegate/tidegate/internal/audit"
+	"github.com/tidegate/tidegate/internal/audit/archive"
+	"github.com/tidegate/tidegate/internal/audit/archive/archivetest"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/internal/table/tabletest"
-	"github.com/tidegate/tidegate/internal/trail"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/events"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -37,7 +36,7 @@ type world struct {
 	now     time.Time
 	log     *audit.Log
 	archive *archive.Archive
-	trail   *trail.Trail
+	reader  *audit.Reader
 }
 
 func newWorld(t *testing.T) *world {
@@ -47,7 +46,7 @@ func newWorld(t *testing.T) *world {
 	w.Bench = tabletest.Behind(t, localdynamo.New(localdynamo.Options{Now: clock}).HTTPClient(), clock)
 	w.log = audit.NewLog(w.Direct, w.Table, w.Now, audit.IndexLag(indexLag))
 	w.archive = w.Open(t)
-	w.trail = trail.New(w.log, w.archive)
+	w.reader = audit.NewReader(w.log, w.archive)
 	return w
 }
 
@@ -154,7 +153,7 @@ func (w *world) list(req api.AuditListRequest) []api.AuditEvent {
 	w.t.Helper()
 	all := []api.AuditEvent{}
 	for {
-		reply, err := w.trail.List(w.t.Context(), ns, req)
+		reply, err := w.reader.List(w.t.Context(), ns, req)
 		require.NoError(w.t, err)
 		require.NotNil(w.t, reply.Events, "an array on the wire")
 		if req.Limit > 0 {
@@ -172,7 +171,7 @@ func (w *world) list(req api.AuditListRequest) []api.AuditEvent {
 func (w *world) verify(req api.AuditVerifyRequest) (events int64, findings []api.AuditFinding) {
 	w.t.Helper()
 	for {
-		reply, err := w.trail.Verify(w.t.Context(), ns, req)
+		reply, err := w.reader.Verify(w.t.Context(), ns, req)
 		require.NoError(w.t, err)
 		events += reply.Checked
 		findings = append(findings, reply.Findings...)
@@ -183,7 +182,7 @@ func (w *world) verify(req api.AuditVerifyRequest) (events int64, findings []api
 	}
 }
 
-func positionOf(e *api.AuditEvent) archive.Position { return archive.PositionOf(e) }
+func positionOf(e *api.AuditEvent) audit.Position { return audit.PositionOf(e) }
 
 func sequences(all []api.AuditEvent) []int64 {
 	found := []int64{}
@@ -196,13 +195,13 @@ func sequences(all []api.AuditEvent) []int64 {
 // objectOf is the archive's object that holds an event.
 func (w *world) objectOf(e *api.AuditEvent) string {
 	w.t.Helper()
-	found, err := w.archive.Find(w.t.Context(), ns, archive.PositionOf(e))
+	found, err := w.archive.Find(w.t.Context(), ns, audit.PositionOf(e))
 	require.NoError(w.t, err)
 	require.Len(w.t, found, 1)
 	return found[0].Key
 }
 
 // through is the trail by way of the faults and hooks of the bench.
-func (w *world) through() *trail.Trail {
-	return trail.New(audit.NewLog(w.DB, w.Table, w.Now, audit.IndexLag(indexLag)), w.archive)
+func (w *world) through() *audit.Reader {
+	return audit.NewReader(audit.NewLog(w.DB, w.Table, w.Now, audit.IndexLag(indexLag)), w.archive)
 }

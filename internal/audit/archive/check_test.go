@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/archive"
-	"github.com/tidegate/tidegate/internal/archive/archivetest"
+	"github.com/tidegate/tidegate/internal/audit/archive"
+	"github.com/tidegate/tidegate/internal/audit/archive/archivetest"
 )
 
 // What is wrong with an object store is said when a service starts, by whoever needs
