@@ -13,7 +13,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/tidegate/tidegate/internal/keyring"
 	"github.com/tidegate/tidegate/internal/table"
 )
 
@@ -74,7 +73,7 @@ func pick(known []table.SigningKey, id table.SigningKeyID) (table.SigningKey, bo
 }
 
 func (s *sealer) load(ctx context.Context) ([]table.SigningKey, error) {
-	known, err := keyring.Ensure(ctx, s.client, s.table, table.AuditKeys, s.now)
+	known, err := table.EnsureSigningKeys(ctx, s.client, s.table, table.AuditKeys, s.now)
 	if err != nil {
 		return nil, fmt.Errorf("audit keys: %w", err)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/audit"
-	"github.com/tidegate/tidegate/internal/capacity"
+	"github.com/tidegate/tidegate/internal/control"
 	"github.com/tidegate/tidegate/internal/entities"
 	"github.com/tidegate/tidegate/internal/limits"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
@@ -33,7 +33,7 @@ const (
 func lists(b *tabletest.Bench, log *audit.Log) map[string]func(ctx context.Context, cursor string) ([]string, string, error) {
 	family, levels := entities.NewStore(b.DB, b.Table, log), limits.NewStore(b.DB, b.Table, log)
 	now := func() (bucket.Instant, error) { return bucket.At(time.Now()), nil }
-	held := capacity.NewStore(b.DB, b.Table, now)
+	held := control.NewCapacity(b.DB, b.Table, now)
 	return map[string]func(ctx context.Context, cursor string) ([]string, string, error){
 		"children": func(ctx context.Context, cursor string) (found []string, next string, err error) {
 			reply, err := family.Children(ctx, ns, api.EntityChildrenRequest{ID: "team", EntityListRequest: api.EntityListRequest{Cursor: cursor, Limit: 3}})

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"time"
 )
 
 // Window is how long the spans of time are that usage is summed up over. They
@@ -26,6 +27,23 @@ func (w Window) Check() error {
 		return nil
 	}
 	return Errorf(CodeInvalidWindow, "", "%s: the windows are %s, %s and %s", shown(string(w)), WindowHourly, WindowDaily, WindowMonthly)
+}
+
+// Span returns the span of the window that contains a moment, in Unix milliseconds: the
+// span's first moment, and the first moment after it.
+func (w Window) Span(atMs int64) (start, end time.Time) {
+	at := time.UnixMilli(atMs).UTC()
+	switch w {
+	case WindowDaily:
+		start = time.Date(at.Year(), at.Month(), at.Day(), 0, 0, 0, 0, time.UTC)
+		return start, start.AddDate(0, 0, 1)
+	case WindowMonthly:
+		start = time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC)
+		return start, start.AddDate(0, 1, 0)
+	case WindowHourly:
+	}
+	start = at.Truncate(time.Hour)
+	return start, start.Add(time.Hour)
 }
 
 // UsageRequest asks for what an entity used, a page at a time: the request of

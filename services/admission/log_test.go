@@ -16,7 +16,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
-	signingkeys "github.com/tidegate/tidegate/internal/keyring"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -244,7 +243,7 @@ func TestLogsHoldNoSecrets(t *testing.T) {
 			require.NotContains(t, said, token[from:from+24], "a part of a lease")
 		}
 	}
-	keys, err := signingkeys.Ensure(t.Context(), w.client, w.table, table.LeaseKeys, func() (time.Time, error) { return w.now(), nil })
+	keys, err := table.EnsureSigningKeys(t.Context(), w.client, w.table, table.LeaseKeys, func() (time.Time, error) { return w.now(), nil })
 	require.NoError(t, err)
 	require.NotEmpty(t, keys)
 	for _, k := range keys {

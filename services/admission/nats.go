@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
-	"github.com/tidegate/tidegate/internal/admin"
+	"github.com/tidegate/tidegate/internal/control"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
@@ -228,7 +228,7 @@ func (s *Service) apart(r *request, work func(context.Context)) {
 
 // administer serves the admin verbs.
 func (s *Service) administer(ctx context.Context, r *request) {
-	ns := admin.Namespace{Name: r.namespace, ID: r.namespaceID, By: admin.PrincipalOf(r.info, s.trustInfo)}
+	ns := control.Caller{Name: r.namespace, ID: r.namespaceID, By: control.PrincipalOf(r.info, s.trustInfo)}
 	reply, err := s.admin.Handle(ctx, ns, r.verb, r.body)
 	if err != nil {
 		r.refuse(s.storeError(ctx, "serve "+string(r.verb), err))

@@ -22,21 +22,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/tidegate/tidegate/internal/admin"
 	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/internal/audit/archive"
-	"github.com/tidegate/tidegate/internal/capacity"
+	"github.com/tidegate/tidegate/internal/control"
 	"github.com/tidegate/tidegate/internal/entities"
-	"github.com/tidegate/tidegate/internal/leasekey"
 	"github.com/tidegate/tidegate/internal/limits"
 	"github.com/tidegate/tidegate/internal/namespace"
 	"github.com/tidegate/tidegate/internal/requestlog"
 	"github.com/tidegate/tidegate/internal/rollback"
-	"github.com/tidegate/tidegate/internal/schema"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/storecalls"
 	"github.com/tidegate/tidegate/internal/storeclock"
-	"github.com/tidegate/tidegate/internal/usage"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/events"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -120,7 +116,7 @@ type Service struct {
 	shards       *shards.Store
 	limits       *limits.Store
 	namespaces   *namespace.Cache
-	admin        *admin.Admin
+	admin        *control.Service
 	keyring      *keyring
 	epochs       *rollback.Epochs // of the lease records
 	records      recordStore      // set by Run before the first request
@@ -197,13 +193,13 @@ func New(cfg Config) (*Service, error) {
 	lines := requestlog.Wrap(cfg.Log)
 	log := audit.NewLog(client, cfg.Table, clock.Time)
 	stored := limits.NewStore(client, cfg.Table, log)
-	stores := admin.Stores{
-		Limits: stored, Trail: audit.NewReader(log, cfg.Archive),
+	stores := control.Stores{
+		Limits: stored, Audit: audit.NewReader(log, cfg.Archive),
 		Entities:   entities.NewStore(client, cfg.Table, log),
 		Namespaces: namespace.NewOperator(registry, log, clock.Time),
-		Keys:       leasekey.NewKeys(client, cfg.Table, log, clock.Time),
-		Capacity:   capacity.NewStore(client, cfg.Table, clock.Now),
-		Usage:      usage.NewStore(client, cfg.Table),
+		Keys:       control.NewLeaseKeys(client, cfg.Table, log, clock.Time),
+		Capacity:   control.NewCapacity(client, cfg.Table, clock.Now),
+		Usage:      control.NewUsage(client, cfg.Table),
 	}
 	var boot [6]byte
 	_, _ = rand.Read(boot[:])
@@ -234,7 +230,7 @@ func New(cfg Config) (*Service, error) {
 	}
 	s.shards = shards.NewStore(s.store.client, cfg.Table, clock.Now, s.nonce)
 	stores.Shards = shards.NewOperator(s.shards, log)
-	s.admin = admin.New(stores, cfg.NATS.Publish, lines)
+	s.admin = control.New(stores, cfg.NATS.Publish, lines)
 	s.abort, s.abortFlights = context.WithCancel(context.Background())
 	if err := s.gauges(cfg.Metrics); err != nil {
 		return nil, fmt.Errorf("admission metrics: %w", err)
@@ -288,7 +284,7 @@ func (s *Service) Run(ctx context.Context) error {
 // prepare brings what requests rely on: the table, the clock's first bound, the
 // signing keys and the lease records.
 func (s *Service) prepare(ctx context.Context) error {
-	if err := schema.Refuse(ctx, s.keyring.client, s.table); errors.Is(err, schema.ErrTooNew) {
+	if err := control.RefuseSchema(ctx, s.keyring.client, s.table); errors.Is(err, control.ErrTooNew) {
 		return err
 	} else if err != nil {
 		return fmt.Errorf("admission: is the table %q there (tidegate table create)? %w", s.table, err)

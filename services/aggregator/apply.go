@@ -12,7 +12,7 @@ import (
 
 	"github.com/tidegate/tidegate/internal/consume"
 	"github.com/tidegate/tidegate/internal/table"
-	"github.com/tidegate/tidegate/internal/usage"
+	"github.com/tidegate/tidegate/pkg/api"
 )
 
 const (
@@ -28,7 +28,7 @@ const (
 // counter counts batches into snapshots.
 type counter struct {
 	store   *store
-	windows []usage.Window
+	windows []api.Window
 	keep    time.Duration // a snapshot, after its window
 	writes  int           // snapshots of one batch that are written at once
 }

@@ -18,10 +18,10 @@ import (
 	"github.com/tidegate/tidegate/internal/audit/archive"
 	"github.com/tidegate/tidegate/internal/audit/archive/archivetest"
 	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/control"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/internal/namespace"
-	"github.com/tidegate/tidegate/internal/schema"
 	"github.com/tidegate/tidegate/internal/storeclock"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -75,7 +75,7 @@ func newWorldOn(t *testing.T, nats natsServer, tenants ...string) *world {
 	}
 	db := dynamodb.NewFromConfig(w.store(setupRole))
 	require.NoError(t, table.CreateTable(t.Context(), db, table.DefaultName))
-	require.NoError(t, schema.Mark(t.Context(), db, table.DefaultName))
+	require.NoError(t, control.MarkSchema(t.Context(), db, table.DefaultName))
 	for _, name := range append(tenants, api.DefaultNamespace) {
 		_, err := namespace.NewRegistry(db, table.DefaultName).Ensure(t.Context(), name)
 		require.NoError(t, err)

@@ -18,12 +18,12 @@ import (
 
 	"github.com/tidegate/tidegate/internal/audit/archive/archivetest"
 	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/control"
 	"github.com/tidegate/tidegate/internal/daemon"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/internal/namespace"
-	"github.com/tidegate/tidegate/internal/schema"
 	"github.com/tidegate/tidegate/internal/storeclock"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -134,7 +134,7 @@ func newSystem(t *testing.T) *system {
 	s.direct = dynamodb.NewFromConfig(localdynamo.Config(s.engine.HTTPClient(), region))
 	s.admission, s.relay, s.aggregator, s.sharder = newRoad(s.engine), newRoad(s.engine), newRoad(s.engine), newRoad(s.engine)
 	require.NoError(t, table.CreateTable(t.Context(), s.direct, table.DefaultName))
-	require.NoError(t, schema.Mark(t.Context(), s.direct, table.DefaultName))
+	require.NoError(t, control.MarkSchema(t.Context(), s.direct, table.DefaultName))
 	_, err := namespace.NewRegistry(s.direct, table.DefaultName).Ensure(t.Context(), api.DefaultNamespace)
 	require.NoError(t, err)
 	s.nats = natstest.Start(t)

@@ -1,4 +1,4 @@
-package capacity_test
+package control_test
 
 import (
 	"encoding/json"
@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/audit"
-	"github.com/tidegate/tidegate/internal/capacity"
+	"github.com/tidegate/tidegate/internal/control"
 	"github.com/tidegate/tidegate/internal/limits"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/internal/table"
@@ -32,27 +32,27 @@ const (
 	now = bucket.Instant(1_000_000_000)
 )
 
-type fixture struct {
+type capacityFixture struct {
 	*tabletest.Bench
 	t     *testing.T
-	store *capacity.Store
+	store *control.Capacity
 	other *limits.Store
 }
 
-func newFixture(t *testing.T) *fixture {
+func newCapacityFixture(t *testing.T) *capacityFixture {
 	b := tabletest.New(t)
-	return &fixture{
+	return &capacityFixture{
 		Bench: b, t: t, other: limits.NewStore(b.Direct, b.Table, audit.NewLog(b.Direct, b.Table, b.Now)),
-		store: capacity.NewStore(b.DB, b.Table, func() (bucket.Instant, error) { return now, nil }),
+		store: control.NewCapacity(b.DB, b.Table, func() (bucket.Instant, error) { return now, nil }),
 	}
 }
 
 // rpm is a limit of so many tokens, and as many a day.
-func rpm(tokens int64) api.Limit {
+func rpmOf(tokens int64) api.Limit {
 	return api.Limit{Name: "rpm", Capacity: tokens, RefillAmount: tokens, RefillPeriodSeconds: 86400}
 }
 
-func (f *fixture) set(target api.LimitsTarget, ls ...api.Limit) {
+func (f *capacityFixture) set(target api.LimitsTarget, ls ...api.Limit) {
 	f.t.Helper()
 	_, err := f.other.Set(f.t.Context(), ns, api.Principal{}, api.LimitsSetRequest{LimitsTarget: target, Limits: ls})
 	require.NoError(f.t, err)
@@ -67,7 +67,7 @@ func shard(namespace, entity, of string, s bucket.Shard, left int64, ls ...api.L
 	return b
 }
 
-func (f *fixture) put(items ...*table.Bucket) {
+func (f *capacityFixture) put(items ...*table.Bucket) {
 	f.t.Helper()
 	for chunk := range slices.Chunk(items, 25) {
 		var writes []types.WriteRequest
@@ -80,14 +80,14 @@ func (f *fixture) put(items ...*table.Bucket) {
 	}
 }
 
-func (f *fixture) remove(key keys.Bucket) {
+func (f *capacityFixture) remove(key keys.Bucket) {
 	f.t.Helper()
 	_, err := f.Direct.DeleteItem(f.t.Context(), &dynamodb.DeleteItemInput{TableName: &f.Table, Key: table.KeyItem(key.Key())})
 	require.NoError(f.t, err)
 }
 
 // report reads all pages, n rows a page at most.
-func (f *fixture) report(n int64) api.CapacityReply {
+func (f *capacityFixture) report(n int64) api.CapacityReply {
 	f.t.Helper()
 	all := api.CapacityReply{Totals: api.CapacityTotals{}, Entities: []api.EntityCapacity{}}
 	for req := (api.CapacityRequest{Resource: resource, Limit: n}); ; {
@@ -115,20 +115,20 @@ func row(entity string, shards, available, capacity int64) api.EntityCapacity {
 }
 
 func TestAnEntityCountsOnceWhateverItsShards(t *testing.T) {
-	f := newFixture(t)
-	f.set(api.LimitsTarget{Resource: resource}, rpm(100))
+	f := newCapacityFixture(t)
+	f.set(api.LimitsTarget{Resource: resource}, rpmOf(100))
 	f.put(
-		shard(ns, "alice", resource, bucket.Whole(), 40, rpm(100)),
-		shard(ns, "broke", resource, bucket.Whole(), 0, rpm(100)),
-		shard(ns, "debtor", resource, bucket.Whole(), -7, rpm(100)),
+		shard(ns, "alice", resource, bucket.Whole(), 40, rpmOf(100)),
+		shard(ns, "broke", resource, bucket.Whole(), 0, rpmOf(100)),
+		shard(ns, "debtor", resource, bucket.Whole(), -7, rpmOf(100)),
 		// A tree of three: shard 0 has split twice, shard 1 once.
-		shard(ns, "split", resource, bucket.Shard{Index: 0, Count: 4}, 20, rpm(100)),
-		shard(ns, "split", resource, bucket.Shard{Index: 1, Count: 2}, 30, rpm(100)),
-		shard(ns, "split", resource, bucket.Shard{Index: 2, Count: 4}, -5, rpm(100)),
+		shard(ns, "split", resource, bucket.Shard{Index: 0, Count: 4}, 20, rpmOf(100)),
+		shard(ns, "split", resource, bucket.Shard{Index: 1, Count: 2}, 30, rpmOf(100)),
+		shard(ns, "split", resource, bucket.Shard{Index: 2, Count: 4}, -5, rpmOf(100)),
 		// What no report may show.
-		shard(ns, "alice", "gpt-5", bucket.Whole(), 1, rpm(100)),
-		shard(ns, "alice", keys.OverrideResource(resource, "fp"), bucket.Whole(), 2, rpm(100)),
-		shard(otherNs, "alice", resource, bucket.Whole(), 3, rpm(100)),
+		shard(ns, "alice", "gpt-5", bucket.Whole(), 1, rpmOf(100)),
+		shard(ns, "alice", keys.OverrideResource(resource, "fp"), bucket.Whole(), 2, rpmOf(100)),
+		shard(otherNs, "alice", resource, bucket.Whole(), 3, rpmOf(100)),
 	)
 	want := api.CapacityReply{
 		Totals: api.CapacityTotals{{Name: "rpm", Entities: 4, Capacity: 400, Available: 85, Debt: 7, Exhausted: 2, InDebt: 1}},
@@ -143,17 +143,17 @@ func TestAnEntityCountsOnceWhateverItsShards(t *testing.T) {
 
 // What is stored may be of limits from before: the report is of those that hold.
 func TestTheLimitsAreThoseThatHoldNow(t *testing.T) {
-	f := newFixture(t)
+	f := newCapacityFixture(t)
 	tpm := api.Limit{Name: "tpm", Capacity: 50, RefillAmount: 50, RefillPeriodSeconds: 3600}
-	f.set(api.LimitsTarget{Resource: resource}, rpm(10), tpm)
-	f.set(api.LimitsTarget{Entity: "own"}, rpm(200))
-	f.set(api.LimitsTarget{Entity: "closer"}, rpm(200))
-	f.set(api.LimitsTarget{Entity: "closer", Resource: resource}, rpm(300))
+	f.set(api.LimitsTarget{Resource: resource}, rpmOf(10), tpm)
+	f.set(api.LimitsTarget{Entity: "own"}, rpmOf(200))
+	f.set(api.LimitsTarget{Entity: "closer"}, rpmOf(200))
+	f.set(api.LimitsTarget{Entity: "closer", Resource: resource}, rpmOf(300))
 	removed := api.Limit{Name: "removed", Capacity: 5, RefillAmount: 5, RefillPeriodSeconds: 60}
 	f.put(
-		shard(ns, "lowered", resource, bucket.Whole(), 40, rpm(100), removed), // 40 left, but 10 are the most
-		shard(ns, "own", resource, bucket.Whole(), 40, rpm(100)),              // raised: fills at its rate
-		shard(ns, "closer", resource, bucket.Whole(), -3, rpm(100)),           // a debt stays
+		shard(ns, "lowered", resource, bucket.Whole(), 40, rpmOf(100), removed), // 40 left, but 10 are the most
+		shard(ns, "own", resource, bucket.Whole(), 40, rpmOf(100)),              // raised: fills at its rate
+		shard(ns, "closer", resource, bucket.Whole(), -3, rpmOf(100)),           // a debt stays
 	)
 	require.Equal(t, []api.EntityCapacity{
 		row("closer", 1, -3, 300),
@@ -166,18 +166,18 @@ func TestTheLimitsAreThoseThatHoldNow(t *testing.T) {
 }
 
 func TestWithoutLimitsThereIsNothingToSay(t *testing.T) {
-	f := newFixture(t)
+	f := newCapacityFixture(t)
 	require.Equal(t, api.CapacityReply{Totals: api.CapacityTotals{}, Entities: []api.EntityCapacity{}}, f.report(0))
-	f.put(shard(ns, "alice", resource, bucket.Whole(), 1, rpm(5)))
+	f.put(shard(ns, "alice", resource, bucket.Whole(), 1, rpmOf(5)))
 	require.Equal(t, []api.EntityCapacity{{Entity: "alice", Shards: 1, Limits: []api.LimitCapacity{}}}, f.report(0).Entities)
 }
 
 // A set of shards that was read while they split is read again.
 func TestShardsThatSplitMeanwhileAreReadAgain(t *testing.T) {
-	f := newFixture(t)
-	f.set(api.LimitsTarget{Resource: resource}, rpm(100))
+	f := newCapacityFixture(t)
+	f.set(api.LimitsTarget{Resource: resource}, rpmOf(100))
 	half := func(i int) *table.Bucket {
-		return shard(ns, "alice", resource, bucket.Shard{Index: i, Count: 2}, 25, rpm(100))
+		return shard(ns, "alice", resource, bucket.Shard{Index: i, Count: 2}, 25, rpmOf(100))
 	}
 	f.put(half(0)) // shard 1 is on its way
 	reads := 0
@@ -195,9 +195,9 @@ func TestShardsThatSplitMeanwhileAreReadAgain(t *testing.T) {
 }
 
 func TestATreeThatStaysIncompleteIsNotCounted(t *testing.T) {
-	f := newFixture(t)
-	f.set(api.LimitsTarget{Resource: resource}, rpm(100))
-	f.put(shard(ns, "torn", resource, bucket.Shard{Index: 0, Count: 2}, 25, rpm(100)), shard(ns, "alice", resource, bucket.Whole(), 5, rpm(100)))
+	f := newCapacityFixture(t)
+	f.set(api.LimitsTarget{Resource: resource}, rpmOf(100))
+	f.put(shard(ns, "torn", resource, bucket.Shard{Index: 0, Count: 2}, 25, rpmOf(100)), shard(ns, "alice", resource, bucket.Whole(), 5, rpmOf(100)))
 	require.Equal(t, api.CapacityReply{
 		Totals:   api.CapacityTotals{{Name: "rpm", Entities: 1, Capacity: 100, Available: 5}},
 		Entities: []api.EntityCapacity{row("alice", 1, 5, 100), {Entity: "torn", Shards: 1, Limits: []api.LimitCapacity{}, Changing: true}},
@@ -208,14 +208,14 @@ func TestATreeThatStaysIncompleteIsNotCounted(t *testing.T) {
 // the others are counted.
 func TestADamagedItemIsNamedAndTheOthersAreCounted(t *testing.T) {
 	quarter := func(i int) *table.Bucket {
-		return shard(ns, "hurt", resource, bucket.Shard{Index: i, Count: 4}, 10, rpm(100))
+		return shard(ns, "hurt", resource, bucket.Shard{Index: i, Count: 4}, 10, rpmOf(100))
 	}
 	for name, damage := range tabletest.Damages() {
 		for _, of := range []int{0, 3} {
 			t.Run(fmt.Sprint(name, of), func(t *testing.T) {
-				f := newFixture(t)
-				f.set(api.LimitsTarget{Resource: resource}, rpm(100))
-				f.put(shard(ns, "alice", resource, bucket.Whole(), 5, rpm(100)), shard(ns, "zoe", resource, bucket.Whole(), 7, rpm(100)))
+				f := newCapacityFixture(t)
+				f.set(api.LimitsTarget{Resource: resource}, rpmOf(100))
+				f.put(shard(ns, "alice", resource, bucket.Whole(), 5, rpmOf(100)), shard(ns, "zoe", resource, bucket.Whole(), 7, rpmOf(100)))
 				f.put(quarter(0), quarter(1), quarter(2), quarter(3))
 				tabletest.Damage(t.Context(), t, f.Direct, f.Table, quarter(of).Key, damage)
 				for _, n := range []int64{0, 1} {
@@ -234,10 +234,10 @@ func TestADamagedItemIsNamedAndTheOthersAreCounted(t *testing.T) {
 // A config that is an entity's own concerns no other; one that all share is an error
 // that no repetition ends.
 func TestADamagedConfig(t *testing.T) {
-	f := newFixture(t)
-	f.set(api.LimitsTarget{Resource: resource}, rpm(100))
-	f.set(api.LimitsTarget{Entity: "hurt"}, rpm(50))
-	f.put(shard(ns, "alice", resource, bucket.Whole(), 5, rpm(100)), shard(ns, "hurt", resource, bucket.Whole(), 7, rpm(100)))
+	f := newCapacityFixture(t)
+	f.set(api.LimitsTarget{Resource: resource}, rpmOf(100))
+	f.set(api.LimitsTarget{Entity: "hurt"}, rpmOf(50))
+	f.put(shard(ns, "alice", resource, bucket.Whole(), 5, rpmOf(100)), shard(ns, "hurt", resource, bucket.Whole(), 7, rpmOf(100)))
 	damage := func(key keys.Key) {
 		_, err := f.Direct.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{
 			TableName: &f.Table, Key: table.KeyItem(key), UpdateExpression: aws.String("SET l_rpm_cp = :text"),
@@ -258,21 +258,21 @@ func TestADamagedConfig(t *testing.T) {
 
 // Rows of an index follow the table: one may lead to an item that is gone.
 func TestBucketsThatExpiredMeanwhileArePassedOver(t *testing.T) {
-	f := newFixture(t)
-	f.set(api.LimitsTarget{Resource: resource}, rpm(100))
-	f.put(shard(ns, "alice", resource, bucket.Whole(), 1, rpm(100)))
+	f := newCapacityFixture(t)
+	f.set(api.LimitsTarget{Resource: resource}, rpmOf(100))
+	f.put(shard(ns, "alice", resource, bucket.Whole(), 1, rpmOf(100)))
 	f.Before("BatchGetItem", func() { f.remove(keys.Bucket{Namespace: ns, Entity: "alice", Resource: resource}) })
 	require.Empty(t, f.report(0).Entities)
 	require.Equal(t, 1, f.Calls("BatchGetItem"), "the index listed it")
 }
 
 func TestTenThousandEntities(t *testing.T) {
-	f := newFixture(t)
+	f := newCapacityFixture(t)
 	const entities = 10_000
-	f.set(api.LimitsTarget{Resource: resource}, rpm(100))
+	f.set(api.LimitsTarget{Resource: resource}, rpmOf(100))
 	items := make([]*table.Bucket, entities)
 	for i := range items {
-		items[i] = shard(ns, fmt.Sprintf("e%05d", i), resource, bucket.Whole(), int64(i%100), rpm(100))
+		items[i] = shard(ns, fmt.Sprintf("e%05d", i), resource, bucket.Whole(), int64(i%100), rpmOf(100))
 	}
 	f.put(items...)
 	reply := f.report(api.MaxPage)
@@ -285,7 +285,7 @@ func TestTenThousandEntities(t *testing.T) {
 
 // A page must fit a NATS message of 1 MB, however many rows are asked for.
 func TestAPageOfTheLargestRowsFitsAMessage(t *testing.T) {
-	f := newFixture(t)
+	f := newCapacityFixture(t)
 	var ls []api.Limit
 	for i := range api.MaxLimits {
 		ls = append(ls, api.Limit{Name: fmt.Sprintf("l%063d", i), Capacity: api.MaxAmount, RefillAmount: api.MaxRate * 86400, RefillPeriodSeconds: api.MaxPeriodSeconds})
@@ -312,8 +312,8 @@ func TestAPageOfTheLargestRowsFitsAMessage(t *testing.T) {
 	require.Equal(t, entities, found)
 }
 
-func TestBadRequestsReadNothing(t *testing.T) {
-	f := newFixture(t)
+func TestBadRequestsOfCapacityReadNothing(t *testing.T) {
+	f := newCapacityFixture(t)
 	for name, c := range map[string]struct {
 		req  api.CapacityRequest
 		code api.Code
@@ -335,9 +335,9 @@ func TestBadRequestsReadNothing(t *testing.T) {
 }
 
 func TestOutagesAreTold(t *testing.T) {
-	f := newFixture(t)
-	f.set(api.LimitsTarget{Resource: resource}, rpm(100))
-	f.put(shard(ns, "alice", resource, bucket.Whole(), 1, rpm(100)))
+	f := newCapacityFixture(t)
+	f.set(api.LimitsTarget{Resource: resource}, rpmOf(100))
+	f.put(shard(ns, "alice", resource, bucket.Whole(), 1, rpmOf(100)))
 	for operation, faults := range map[string][]fault.Fault{
 		"Query":        {fault.InternalError()},
 		"BatchGetItem": {{}, fault.InternalError()},
@@ -346,7 +346,7 @@ func TestOutagesAreTold(t *testing.T) {
 		_, err := f.store.Page(t.Context(), ns, api.CapacityRequest{Resource: resource})
 		require.ErrorContains(t, err, "report the capacity of resource gpt-4", operation)
 	}
-	failing := capacity.NewStore(f.DB, f.Table, func() (bucket.Instant, error) { return 0, errors.New("the time is not known") })
+	failing := control.NewCapacity(f.DB, f.Table, func() (bucket.Instant, error) { return 0, errors.New("the time is not known") })
 	_, err := failing.Page(t.Context(), ns, api.CapacityRequest{Resource: resource})
 	require.ErrorContains(t, err, "the time is not known")
 }

@@ -1,4 +1,4 @@
-package leasekey
+package control
 
 import (
 	"encoding/base64"
@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/audit"
-	"github.com/tidegate/tidegate/internal/keyring"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/internal/table/tabletest"
@@ -26,19 +25,19 @@ type clock struct {
 
 func (c *clock) time() (time.Time, error) { return c.now, c.err }
 
-func newKeys(t *testing.T) (*tabletest.Bench, *Keys, *clock) {
+func newKeys(t *testing.T) (*tabletest.Bench, *LeaseKeys, *clock) {
 	t.Helper()
 	b := tabletest.New(t)
 	c := &clock{now: time.UnixMilli(1_772_366_400_000)}
-	return b, NewKeys(b.DB, b.Table, audit.NewLog(b.DB, b.Table, c.time), c.time), c
+	return b, NewLeaseKeys(b.DB, b.Table, audit.NewLog(b.DB, b.Table, c.time), c.time), c
 }
 
-func rotate(t *testing.T, k *Keys) (api.LeaseKey, error) {
+func rotate(t *testing.T, k *LeaseKeys) (api.LeaseKey, error) {
 	t.Helper()
 	return k.Rotate(t.Context(), api.Principal{User: "ops"})
 }
 
-func states(t *testing.T, k *Keys) []api.LeaseKeyState {
+func states(t *testing.T, k *LeaseKeys) []api.LeaseKeyState {
 	t.Helper()
 	all, err := k.List(t.Context())
 	require.NoError(t, err)
@@ -52,9 +51,9 @@ func states(t *testing.T, k *Keys) []api.LeaseKeyState {
 func TestAKeysLife(t *testing.T) {
 	b, k, clock := newKeys(t)
 	signing := func() string {
-		stored, err := keyring.Ensure(t.Context(), b.Direct, b.Table, table.LeaseKeys, clock.time)
+		stored, err := table.EnsureSigningKeys(t.Context(), b.Direct, b.Table, table.LeaseKeys, clock.time)
 		require.NoError(t, err)
-		id := Signing(stored, clock.now).ID
+		id := SigningKey(stored, clock.now).ID
 		return base64.RawURLEncoding.EncodeToString(id[:])
 	}
 	require.Equal(t, []api.LeaseKeyState{api.LeaseKeySigning}, states(t, k), "the first key signs at once")
@@ -86,7 +85,7 @@ func TestAKeysLife(t *testing.T) {
 func TestTwoFirstKeys(t *testing.T) {
 	b, k, clock := newKeys(t)
 	store := func() {
-		_, err := b.Direct.PutItem(t.Context(), table.PutSigningKeyInput(b.Table, table.LeaseKeys, keyring.Fresh(clock.now)))
+		_, err := b.Direct.PutItem(t.Context(), table.PutSigningKeyInput(b.Table, table.LeaseKeys, table.NewSigningKey(clock.now)))
 		require.NoError(t, err)
 	}
 	store()
@@ -145,7 +144,7 @@ func TestWhatIsDescribedHoldsNoKey(t *testing.T) {
 	require.NoError(t, err)
 	shown, err := json.Marshal([]any{next, all})
 	require.NoError(t, err)
-	stored, err := keyring.Ensure(t.Context(), b.Direct, b.Table, table.LeaseKeys, clock.time)
+	stored, err := table.EnsureSigningKeys(t.Context(), b.Direct, b.Table, table.LeaseKeys, clock.time)
 	require.NoError(t, err)
 	for _, s := range stored {
 		for _, encoding := range []*base64.Encoding{base64.StdEncoding, base64.RawURLEncoding} {

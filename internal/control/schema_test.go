@@ -1,4 +1,4 @@
-package schema_test
+package control_test
 
 import (
 	"fmt"
@@ -9,9 +9,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/internal/control"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/internal/namespace"
-	"github.com/tidegate/tidegate/internal/schema"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/internal/table/tabletest"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -20,14 +20,14 @@ import (
 func TestJudge(t *testing.T) {
 	for name, c := range map[string]struct {
 		schema, release int64
-		want            schema.Verdict
+		want            control.Verdict
 	}{
-		"the same":  {3, 3, schema.Compatible},
-		"older":     {2, 3, schema.NeedsMigration},
-		"newer":     {4, 3, schema.TooNew},
-		"no record": {0, 3, schema.Unmarked},
+		"the same":  {3, 3, control.Compatible},
+		"older":     {2, 3, control.NeedsMigration},
+		"newer":     {4, 3, control.TooNew},
+		"no record": {0, 3, control.Unmarked},
 	} {
-		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, schema.Judge(c.schema, c.release)) })
+		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, control.JudgeSchema(c.schema, c.release)) })
 	}
 }
 
@@ -36,7 +36,7 @@ func bench(t *testing.T, namespaces int) (b *tabletest.Bench, ids []string) {
 	t.Helper()
 	b = tabletest.New(t)
 	require.NoError(t, table.CreateTable(t.Context(), b.Direct, b.Table))
-	require.NoError(t, schema.Mark(t.Context(), b.Direct, b.Table))
+	require.NoError(t, control.MarkSchema(t.Context(), b.Direct, b.Table))
 	registry := namespace.NewRegistry(b.Direct, b.Table)
 	for i := range namespaces {
 		id, err := registry.Ensure(t.Context(), fmt.Sprintf("tenant-%04d", i))
@@ -46,9 +46,9 @@ func bench(t *testing.T, namespaces int) (b *tabletest.Bench, ids []string) {
 	return b, ids
 }
 
-func check(t *testing.T, b *tabletest.Bench) *schema.Report {
+func check(t *testing.T, b *tabletest.Bench) *control.SchemaReport {
 	t.Helper()
-	r, err := schema.Check(t.Context(), b.DB, b.Table)
+	r, err := control.CheckSchema(t.Context(), b.DB, b.Table)
 	require.NoError(t, err)
 	return r
 }
@@ -67,17 +67,17 @@ func TestWhatTidegateMakesIsCompatible(t *testing.T) {
 	r := check(t, b)
 	require.True(t, r.Compatible(), "%+v", r)
 	require.Equal(t, 3, r.Namespaces)
-	require.Equal(t, schema.Written{Name: b.Table, Schema: table.SchemaVersion, Verdict: schema.Compatible}, r.Table)
-	require.NoError(t, schema.Refuse(t.Context(), b.DB, b.Table))
+	require.Equal(t, control.Written{Name: b.Table, Schema: table.SchemaVersion, Verdict: control.Compatible}, r.Table)
+	require.NoError(t, control.RefuseSchema(t.Context(), b.DB, b.Table))
 }
 
 func TestATableOfAnotherSchema(t *testing.T) {
 	for name, c := range map[string]struct {
 		version int64
-		want    schema.Verdict
+		want    control.Verdict
 	}{
-		"newer": {table.SchemaVersion + 1, schema.TooNew},
-		"older": {table.SchemaVersion - 1, schema.Unmarked}, // schema 0 was never written: it stands for no record
+		"newer": {table.SchemaVersion + 1, control.TooNew},
+		"older": {table.SchemaVersion - 1, control.Unmarked}, // schema 0 was never written: it stands for no record
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, _ := bench(t, 1)
@@ -87,14 +87,14 @@ func TestATableOfAnotherSchema(t *testing.T) {
 			require.Equal(t, c.want, r.Table.Verdict)
 			require.NotEmpty(t, r.Table.Fix)
 			require.Empty(t, r.Faults)
-			require.NoError(t, schema.Mark(t.Context(), b.DB, b.Table))
+			require.NoError(t, control.MarkSchema(t.Context(), b.DB, b.Table))
 			require.Equal(t, c.version, check(t, b).Table.Schema, "a mark stays")
-			err := schema.Refuse(t.Context(), b.DB, b.Table)
-			if c.want != schema.TooNew {
+			err := control.RefuseSchema(t.Context(), b.DB, b.Table)
+			if c.want != control.TooNew {
 				require.NoError(t, err)
 				return
 			}
-			require.ErrorIs(t, err, schema.ErrTooNew)
+			require.ErrorIs(t, err, control.ErrTooNew)
 			require.ErrorContains(t, err, "written in schema 2, and this release knows schemas up to 1")
 		})
 	}
@@ -103,9 +103,9 @@ func TestATableOfAnotherSchema(t *testing.T) {
 func TestATableWithoutAMark(t *testing.T) {
 	b := tabletest.New(t)
 	require.NoError(t, table.CreateTable(t.Context(), b.Direct, b.Table))
-	require.Equal(t, schema.Unmarked, check(t, b).Table.Verdict)
-	require.NoError(t, schema.Refuse(t.Context(), b.DB, b.Table))
-	require.NoError(t, schema.Mark(t.Context(), b.DB, b.Table))
+	require.Equal(t, control.Unmarked, check(t, b).Table.Verdict)
+	require.NoError(t, control.RefuseSchema(t.Context(), b.DB, b.Table))
+	require.NoError(t, control.MarkSchema(t.Context(), b.DB, b.Table))
 	require.True(t, check(t, b).Compatible())
 }
 
@@ -118,17 +118,17 @@ func TestEachNamespaceIsLookedAt(t *testing.T) {
 	require.False(t, r.Compatible())
 	require.Equal(t, 120, r.Namespaces)
 	require.Len(t, r.Misfits, 2)
-	require.Equal(t, schema.Written{Name: "tenant-0007", Schema: table.SchemaVersion + 2, Verdict: schema.TooNew, Fix: r.Misfits[0].Fix}, r.Misfits[0])
+	require.Equal(t, control.Written{Name: "tenant-0007", Schema: table.SchemaVersion + 2, Verdict: control.TooNew, Fix: r.Misfits[0].Fix}, r.Misfits[0])
 	require.Equal(t, "tenant-0119", r.Misfits[1].Name)
-	require.Equal(t, schema.Unmarked, r.Misfits[1].Verdict)
+	require.Equal(t, control.Unmarked, r.Misfits[1].Verdict)
 }
 
 func TestAMissingTableIsAFault(t *testing.T) {
 	b := tabletest.New(t)
-	r, err := schema.Check(t.Context(), b.DB, "nothing")
+	r, err := control.CheckSchema(t.Context(), b.DB, "nothing")
 	require.NoError(t, err)
 	require.False(t, r.Compatible())
-	require.Equal(t, schema.Unread, r.Table.Verdict)
+	require.Equal(t, control.Unread, r.Table.Verdict)
 	require.Len(t, r.Faults, 1)
 	require.Contains(t, r.Faults[0].Fix, "tidegate table create")
 }
@@ -200,19 +200,19 @@ func TestWhatCannotBeLookedAtIsAnError(t *testing.T) {
 		t.Run(operation, func(t *testing.T) {
 			b, _ := bench(t, 1)
 			b.Fail(operation, fault.InternalError())
-			_, err := schema.Check(t.Context(), b.DB, b.Table)
+			_, err := control.CheckSchema(t.Context(), b.DB, b.Table)
 			require.ErrorContains(t, err, says)
 		})
 	}
 	b, _ := bench(t, 0)
 	b.Fail("GetItem", fault.InternalError())
-	require.ErrorContains(t, schema.Refuse(t.Context(), b.DB, b.Table), "read the schema")
+	require.ErrorContains(t, control.RefuseSchema(t.Context(), b.DB, b.Table), "read the schema")
 	b.Fail("PutItem", fault.InternalError())
-	require.ErrorContains(t, schema.Mark(t.Context(), b.DB, b.Table), "mark the table")
+	require.ErrorContains(t, control.MarkSchema(t.Context(), b.DB, b.Table), "mark the table")
 	write(t, b, keys.Registry, table.SchemaVersion)
 	_, err := b.Direct.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{
 		TableName: &b.Table, Key: table.KeyItem(keys.Version{Namespace: keys.Registry}.Key()), UpdateExpression: aws.String("REMOVE schema_version"),
 	})
 	require.NoError(t, err)
-	require.ErrorIs(t, schema.Refuse(t.Context(), b.DB, b.Table), table.ErrDamaged)
+	require.ErrorIs(t, control.RefuseSchema(t.Context(), b.DB, b.Table), table.ErrDamaged)
 }

@@ -1,4 +1,4 @@
-package leasekey
+package control
 
 import (
 	"context"
@@ -11,27 +11,26 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/tidegate/tidegate/internal/audit"
-	"github.com/tidegate/tidegate/internal/keyring"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
 const (
-	// RefreshEvery is how often nodes read the keys again.
-	RefreshEvery = time.Minute
+	// KeyRefreshEvery is how often nodes read the keys again.
+	KeyRefreshEvery = time.Minute
 	// signAfter is how long after it was made a lease key begins to sign: by then
 	// every node has read it, so that none meets a lease it cannot check.
-	signAfter = 2 * RefreshEvery
+	signAfter = 2 * KeyRefreshEvery
 )
 
-// Signing is the key to sign leases with at a moment, of keys from Ensure: the
+// SigningKey is the key to sign leases with at a moment, of keys from Ensure: the
 // newest that all nodes know by now, or the first one, which signs at once.
-func Signing(stored []table.SigningKey, now time.Time) table.SigningKey {
-	return stored[signing(stored, now)]
+func SigningKey(stored []table.SigningKey, now time.Time) table.SigningKey {
+	return stored[signingIndex(stored, now)]
 }
 
-func signing(stored []table.SigningKey, now time.Time) int {
+func signingIndex(stored []table.SigningKey, now time.Time) int {
 	for i := len(stored) - 1; i > 0; i-- {
 		if signsFromMs(stored, i) <= now.UnixMilli() {
 			return i
@@ -47,29 +46,29 @@ func signsFromMs(stored []table.SigningKey, i int) int64 {
 	return stored[i].CreatedMs + signAfter.Milliseconds()
 }
 
-// Keys lists and rotates the lease signing keys of a table for operators. What
+// LeaseKeys lists and rotates the lease signing keys of a table for operators. What
 // it returns describes keys and holds none.
-type Keys struct {
+type LeaseKeys struct {
 	client *dynamodb.Client
 	table  string
 	audit  *audit.Log
 	now    func() (time.Time, error)
 }
 
-// NewKeys returns the keys of a table, with the audit log of the same table; the
+// NewLeaseKeys returns the keys of a table, with the audit log of the same table; the
 // clock tells the store's time.
-func NewKeys(client *dynamodb.Client, tableName string, log *audit.Log, now func() (time.Time, error)) *Keys {
-	return &Keys{client: client, table: tableName, audit: log, now: now}
+func NewLeaseKeys(client *dynamodb.Client, tableName string, log *audit.Log, now func() (time.Time, error)) *LeaseKeys {
+	return &LeaseKeys{client: client, table: tableName, audit: log, now: now}
 }
 
 // List describes all keys, the oldest first; it makes the first one where there
 // is none.
-func (k *Keys) List(ctx context.Context) ([]api.LeaseKey, error) {
+func (k *LeaseKeys) List(ctx context.Context) ([]api.LeaseKey, error) {
 	now, err := k.now()
 	if err != nil {
 		return nil, fmt.Errorf("list signing keys: %w", err)
 	}
-	stored, err := keyring.Ensure(ctx, k.client, k.table, table.LeaseKeys, k.now)
+	stored, err := table.EnsureSigningKeys(ctx, k.client, k.table, table.LeaseKeys, k.now)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +77,7 @@ func (k *Keys) List(ctx context.Context) ([]api.LeaseKey, error) {
 
 func describe(stored []table.SigningKey, now time.Time) []api.LeaseKey {
 	described := make([]api.LeaseKey, len(stored))
-	current := signing(stored, now)
+	current := signingIndex(stored, now)
 	for i, s := range stored {
 		described[i] = api.LeaseKey{
 			ID: base64.RawURLEncoding.EncodeToString(s.ID[:]), State: api.LeaseKeyRetired,
@@ -100,7 +99,7 @@ var errWaits = errors.New("a key waits to sign already")
 // Rotate makes the key that will sign next and returns it. Where one waits
 // already, that one is returned and none is made, so that it is safe to repeat.
 // The errors are those of [audit.Log.Apply].
-func (k *Keys) Rotate(ctx context.Context, by api.Principal) (api.LeaseKey, error) {
+func (k *LeaseKeys) Rotate(ctx context.Context, by api.Principal) (api.LeaseKey, error) {
 	var next api.LeaseKey
 	err := k.audit.Apply(ctx, audit.Change{
 		Namespace: keys.Registry, By: by, Action: api.AuditKeyRotate, Target: keys.AuditLeaseKeys,
@@ -109,7 +108,7 @@ func (k *Keys) Rotate(ctx context.Context, by api.Principal) (api.LeaseKey, erro
 			if err != nil {
 				return audit.Plan{}, err
 			}
-			stored, err := keyring.Ensure(ctx, k.client, k.table, table.LeaseKeys, k.now)
+			stored, err := table.EnsureSigningKeys(ctx, k.client, k.table, table.LeaseKeys, k.now)
 			if err != nil {
 				return audit.Plan{}, err
 			}
@@ -117,7 +116,7 @@ func (k *Keys) Rotate(ctx context.Context, by api.Principal) (api.LeaseKey, erro
 			if next = before[len(before)-1]; next.State == api.LeaseKeyNext {
 				return audit.Plan{}, errWaits
 			}
-			fresh := keyring.Fresh(now)
+			fresh := table.NewSigningKey(now)
 			fresh.CreatedMs = max(fresh.CreatedMs, next.CreatedMs+1) // behind all others, whatever the clocks
 			after := describe(append(stored, fresh), now)
 			next = after[len(after)-1]

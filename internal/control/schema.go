@@ -1,4 +1,4 @@
-package schema
+package control
 
 import (
 	"context"
@@ -24,8 +24,8 @@ const (
 	Unread         Verdict = "unread"   // it cannot be told: the table is missing or not active
 )
 
-// Judge compares the schema of a record, 0 for no record, with a release's.
-func Judge(schema, release int64) Verdict {
+// JudgeSchema compares the schema of a record, 0 for no record, with a release's.
+func JudgeSchema(schema, release int64) Verdict {
 	switch {
 	case schema == 0:
 		return Unmarked
@@ -48,7 +48,7 @@ type Written struct {
 // judge sets the verdict, and what to do about it; mark is what to do where
 // there is no record.
 func (w *Written) judge(mark string) {
-	switch w.Verdict = Judge(w.Schema, table.SchemaVersion); w.Verdict {
+	switch w.Verdict = JudgeSchema(w.Schema, table.SchemaVersion); w.Verdict {
 	case NeedsMigration:
 		w.Fix = "use the release that wrote it, or one that migrates it"
 	case TooNew:
@@ -59,8 +59,8 @@ func (w *Written) judge(mark string) {
 	}
 }
 
-// Report is what is found of a table.
-type Report struct {
+// SchemaReport is what is found of a table.
+type SchemaReport struct {
 	Table      Written       `json:"table"`
 	Release    int64         `json:"release_schema"`
 	Faults     []table.Fault `json:"faults"`
@@ -69,15 +69,15 @@ type Report struct {
 }
 
 // Compatible reports whether this release can use the table as it is.
-func (r *Report) Compatible() bool {
+func (r *SchemaReport) Compatible() bool {
 	return len(r.Faults) == 0 && r.Table.Verdict == Compatible && len(r.Misfits) == 0
 }
 
-// Check looks at a table, its version record and those of all namespaces, and
+// CheckSchema looks at a table, its version record and those of all namespaces, and
 // changes nothing. That there is no such table is a fault in the report; the
 // error says that it could not be looked at.
-func Check(ctx context.Context, client *dynamodb.Client, name string) (*Report, error) {
-	r := &Report{Table: Written{Name: name, Verdict: Unread}, Release: table.SchemaVersion, Faults: []table.Fault{}, Misfits: []Written{}}
+func CheckSchema(ctx context.Context, client *dynamodb.Client, name string) (*SchemaReport, error) {
+	r := &SchemaReport{Table: Written{Name: name, Verdict: Unread}, Release: table.SchemaVersion, Faults: []table.Fault{}, Misfits: []Written{}}
 	facts, err := table.Inspect(ctx, client, name)
 	var missing *types.ResourceNotFoundException
 	if errors.As(err, &missing) {
@@ -91,7 +91,7 @@ func Check(ctx context.Context, client *dynamodb.Client, name string) (*Report, 
 	if facts.Table.TableStatus != types.TableStatusActive {
 		return r, nil // it cannot be read
 	}
-	if r.Table.Schema, err = read(ctx, client, name); err != nil {
+	if r.Table.Schema, err = readSchema(ctx, client, name); err != nil {
 		return nil, err
 	}
 	r.Table.judge("run `tidegate table create`, which marks the table")
@@ -102,22 +102,22 @@ func Check(ctx context.Context, client *dynamodb.Client, name string) (*Report, 
 // misread what is in it, and spoil it.
 var ErrTooNew = errors.New("the table is too new for this release")
 
-// Refuse fails with ErrTooNew where nothing must be done with a table, and with
+// RefuseSchema fails with ErrTooNew where nothing must be done with a table, and with
 // another error where it cannot be read. A table that is not marked passes.
-func Refuse(ctx context.Context, client *dynamodb.Client, name string) error {
-	schema, err := read(ctx, client, name)
+func RefuseSchema(ctx context.Context, client *dynamodb.Client, name string) error {
+	schema, err := readSchema(ctx, client, name)
 	if err != nil {
 		return err
 	}
-	if Judge(schema, table.SchemaVersion) == TooNew {
+	if JudgeSchema(schema, table.SchemaVersion) == TooNew {
 		return fmt.Errorf("%w: %s is written in schema %d, and this release knows schemas up to %d; use a newer release of tidegate, or another table",
 			ErrTooNew, name, schema, table.SchemaVersion)
 	}
 	return nil
 }
 
-// Mark writes the table's version record, unless there is one.
-func Mark(ctx context.Context, client *dynamodb.Client, name string) error {
+// MarkSchema writes the table's version record, unless there is one.
+func MarkSchema(ctx context.Context, client *dynamodb.Client, name string) error {
 	_, err := client.PutItem(ctx, table.CreateVersionInput(name, keys.Version{Namespace: keys.Registry}))
 	var there *types.ConditionalCheckFailedException
 	if err != nil && !errors.As(err, &there) {
@@ -126,8 +126,8 @@ func Mark(ctx context.Context, client *dynamodb.Client, name string) error {
 	return nil
 }
 
-// read is the schema of the table's record, 0 for no record.
-func read(ctx context.Context, client *dynamodb.Client, name string) (int64, error) {
+// readSchema is the schema of the table's record, 0 for no record.
+func readSchema(ctx context.Context, client *dynamodb.Client, name string) (int64, error) {
 	out, err := client.GetItem(ctx, table.ReadInput(name, keys.Version{Namespace: keys.Registry}.Key()))
 	if err != nil {
 		return 0, fmt.Errorf("read the schema of table %s: %w", name, err)
@@ -139,7 +139,7 @@ func read(ctx context.Context, client *dynamodb.Client, name string) (int64, err
 }
 
 // checkNamespaces looks at the records of all namespaces, a page at a time.
-func (r *Report) checkNamespaces(ctx context.Context, client *dynamodb.Client) error {
+func (r *SchemaReport) checkNamespaces(ctx context.Context, client *dynamodb.Client) error {
 	pages := dynamodb.NewQueryPaginator(client, table.QueryInput(r.Table.Name, 0, keys.Namespaces()))
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
@@ -153,7 +153,7 @@ func (r *Report) checkNamespaces(ctx context.Context, client *dynamodb.Client) e
 	return nil
 }
 
-func (r *Report) checkPage(ctx context.Context, client *dynamodb.Client, items []table.Item) error {
+func (r *SchemaReport) checkPage(ctx context.Context, client *dynamodb.Client, items []table.Item) error {
 	names := make([]table.Namespace, len(items))
 	records := make([]keys.Key, len(items))
 	for i, item := range items {

@@ -1,4 +1,4 @@
-package capacity
+package control
 
 import (
 	"context"
@@ -33,7 +33,7 @@ func (h *holding) take(item table.Item) {
 }
 
 // readConfigs reads the levels that can hold for the page's entities.
-func (p *page) readConfigs(ctx context.Context) error {
+func (p *capacityPage) readConfigs(ctx context.Context) error {
 	wanted := make([]keys.Key, 0, 2+2*len(p.entities))
 	wanted = append(wanted,
 		keys.ResourceConfig{Namespace: p.ns, Resource: p.resource}.Key(),
@@ -64,7 +64,7 @@ func (p *page) readConfigs(ctx context.Context) error {
 }
 
 // place puts a level where it belongs.
-func (p *page) place(c *table.Config) {
+func (p *capacityPage) place(c *table.Config) {
 	switch key := c.Key.(type) {
 	case keys.EntityConfig:
 		level := 0
@@ -81,7 +81,7 @@ func (p *page) place(c *table.Config) {
 
 // readTrees reads the buckets of which shard 0 alone is not all, until each is
 // a whole tree.
-func (p *page) readTrees(ctx context.Context) error {
+func (p *capacityPage) readTrees(ctx context.Context) error {
 	for n := range treeReads {
 		var wanted []keys.Key
 		for _, entity := range p.entities {
@@ -116,12 +116,12 @@ func (p *page) readTrees(ctx context.Context) error {
 	return nil
 }
 
-func (p *page) shard(entity string, i int) keys.Key {
+func (p *capacityPage) shard(entity string, i int) keys.Key {
 	return keys.Bucket{Namespace: p.ns, Entity: entity, Resource: p.resource, Shard: i}.Key()
 }
 
 // load reads shards.
-func (p *page) load(ctx context.Context, wanted []keys.Key) error {
+func (p *capacityPage) load(ctx context.Context, wanted []keys.Key) error {
 	items, err := table.BatchRead(ctx, p.store.client, p.store.table, wanted)
 	if err != nil {
 		return err

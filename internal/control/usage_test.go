@@ -1,45 +1,42 @@
-package usage_test
+package control_test
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/internal/control"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/internal/table/tabletest"
-	"github.com/tidegate/tidegate/internal/usage"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-const ns = "AAAAAAAAAAA"
-
 func midnight() time.Time { return time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC) }
 
-type fixture struct {
+type usageFixture struct {
 	*tabletest.Bench
 	t     *testing.T
-	store *usage.Store
+	store *control.Usage
 	uses  int
 }
 
-func newFixture(t *testing.T) *fixture {
+func newUsageFixture(t *testing.T) *usageFixture {
 	b := tabletest.New(t)
-	return &fixture{Bench: b, t: t, store: usage.NewStore(b.DB, b.Table)}
+	return &usageFixture{Bench: b, t: t, store: control.NewUsage(b.DB, b.Table)}
 }
 
 // use adds tokens to the snapshots of a moment.
-func (f *fixture) use(namespace, entity, resource string, at time.Time, rpm, tpm int64) {
+func (f *usageFixture) use(namespace, entity, resource string, at time.Time, rpm, tpm int64) {
 	f.t.Helper()
 	f.uses++
-	for _, w := range usage.Windows() {
+	for _, w := range api.UsageWindows() {
 		start, _ := w.Span(at.UnixMilli())
 		form := table.CountUsage{
-			Key:      keys.Usage{Namespace: namespace, Entity: entity, Resource: resource, Window: string(w.Name), Start: usage.FormatStart(start)},
+			Key:      keys.Usage{Namespace: namespace, Entity: entity, Resource: resource, Window: string(w), Start: keys.UsageStart(start)},
 			Used:     []table.Used{{Limit: "rpm", Milli: 1000 * rpm}, {Limit: "tpm", Milli: 1000 * tpm}},
 			Acquires: rpm, TTL: 1_800_000_000, Replay: fmt.Sprint(f.uses),
 		}
@@ -49,7 +46,7 @@ func (f *fixture) use(namespace, entity, resource string, at time.Time, rpm, tpm
 }
 
 // list reads all pages, n snapshots a page at most, as lines.
-func (f *fixture) list(q api.UsageRequest, n int64) []string {
+func (f *usageFixture) list(q api.UsageRequest, n int64) []string {
 	f.t.Helper()
 	var lines []string
 	var totals api.UsageTotals
@@ -79,7 +76,7 @@ func (f *fixture) list(q api.UsageRequest, n int64) []string {
 }
 
 func TestPagesOfUsage(t *testing.T) {
-	f := newFixture(t)
+	f := newUsageFixture(t)
 	f.use(ns, "alice", "gpt-4", midnight().Add(-time.Minute), 3, 300)
 	f.use(ns, "alice", "gpt-4", midnight(), 1, -100)
 	f.use(ns, "alice", "gpt-4", midnight().Add(90*time.Minute), 2, 7)
@@ -124,7 +121,7 @@ func TestPagesOfUsage(t *testing.T) {
 }
 
 func TestASummary(t *testing.T) {
-	f := newFixture(t)
+	f := newUsageFixture(t)
 	for i, tpm := range []int64{10, 41, -1, 41} {
 		f.use(ns, "alice", "gpt-4", midnight().Add(time.Duration(i)*time.Hour), 1, tpm)
 	}
@@ -137,8 +134,8 @@ func TestASummary(t *testing.T) {
 	}, got.Totals)
 }
 
-func TestBadRequestsReadNothing(t *testing.T) {
-	f := newFixture(t)
+func TestBadRequestsOfUsageReadNothing(t *testing.T) {
+	f := newUsageFixture(t)
 	for field, q := range map[string]api.UsageRequest{
 		"entity":   {},
 		"resource": {Entity: "alice", Resource: "4 gpt"},
@@ -157,37 +154,10 @@ func TestBadRequestsReadNothing(t *testing.T) {
 }
 
 func TestFailuresOfTheStore(t *testing.T) {
-	f := newFixture(t)
+	f := newUsageFixture(t)
 	f.Fail("Query", fault.Fault{Kind: fault.Unreachable}, fault.Fault{Kind: fault.Unreachable})
 	_, err := f.store.List(t.Context(), ns, api.UsageRequest{Entity: "alice"})
 	require.ErrorContains(t, err, "usage of entity alice")
 	_, err = f.store.Summary(t.Context(), ns, api.UsageRequest{Entity: "alice"})
 	require.ErrorContains(t, err, "usage of entity alice")
-}
-
-// Every moment is in one span of each window, which begins where the one before
-// ends, and the start says which it is.
-func TestSpans(t *testing.T) {
-	for _, w := range usage.Windows() {
-		found, ok := usage.Of(w.Name)
-		require.True(t, ok)
-		at := time.Date(2023, 12, 30, 22, 0, 0, 0, time.UTC)
-		start, end := w.Span(at.UnixMilli())
-		for range 1000 {
-			require.False(t, at.Before(start))
-			require.True(t, at.Before(end))
-			from, to := found.Span(end.UnixMilli() - 1)
-			require.Equal(t, []time.Time{start, end}, []time.Time{from, to})
-			parsed, err := usage.ParseStart(usage.FormatStart(start))
-			require.NoError(t, err)
-			require.Equal(t, start, parsed)
-			next, nextEnd := w.Span(end.UnixMilli())
-			require.Equal(t, end, next)
-			require.Less(t, usage.FormatStart(start), usage.FormatStart(next))
-			start, end, at = next, nextEnd, next
-		}
-	}
-	require.True(t, slices.ContainsFunc(usage.Windows(), func(w usage.Window) bool { return w.Name == api.WindowMonthly }))
-	_, ok := usage.Of("weekly")
-	require.False(t, ok)
 }

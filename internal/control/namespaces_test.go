@@ -1,4 +1,4 @@
-package admin_test
+package control_test
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package capacity_test
+package control_test
 
 import (
 	"testing"
@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/audit"
-	"github.com/tidegate/tidegate/internal/capacity"
+	"github.com/tidegate/tidegate/internal/control"
 	"github.com/tidegate/tidegate/internal/limits"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/internal/table/tabletest"
@@ -24,17 +24,17 @@ func TestAReportBehindTheTable(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := tabletest.Stale(t, time.Now, table.IndexLag)
 			b.Direct = b.DB // the test's writes are late in the index too
-			f := &fixture{
+			f := &capacityFixture{
 				Bench: b, t: t, other: limits.NewStore(b.DB, b.Table, audit.NewLog(b.DB, b.Table, b.Now)),
-				store: capacity.NewStore(b.DB, b.Table, func() (bucket.Instant, error) { return now, nil }),
+				store: control.NewCapacity(b.DB, b.Table, func() (bucket.Instant, error) { return now, nil }),
 			}
 			divided := func(entity string, count int, each int64) (tree []*table.Bucket) {
 				for i := range count {
-					tree = append(tree, shard(ns, entity, resource, bucket.Shard{Index: i, Count: count}, each, rpm(100)))
+					tree = append(tree, shard(ns, entity, resource, bucket.Shard{Index: i, Count: count}, each, rpmOf(100)))
 				}
 				return tree
 			}
-			f.set(api.LimitsTarget{Resource: resource}, rpm(100))
+			f.set(api.LimitsTarget{Resource: resource}, rpmOf(100))
 			for _, tree := range [][]*table.Bucket{
 				divided("settled", 4, 10), divided("doubled", 1, 80), divided("merged", 2, 20), divided("removed", 1, 9), divided("vanished", 4, 9),
 			} {

@@ -1,4 +1,4 @@
-package admin_test
+package control_test
 
 import (
 	"encoding/json"
@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/admin"
+	"github.com/tidegate/tidegate/internal/control"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/pkg/api"
 )
@@ -68,8 +68,8 @@ func TestPrincipalOf(t *testing.T) {
 		`{"acc":"A","svc":"S"}`:          {Account: "A", Verified: true},
 		`{"acc":"A","user":"u","rtt":1}`: {User: "u", Account: "A", Verified: true},
 	} {
-		require.Equal(t, want, admin.PrincipalOf(header, true), "%.40s", header)
+		require.Equal(t, want, control.PrincipalOf(header, true), "%.40s", header)
 		want.Verified = false
-		require.Equal(t, want, admin.PrincipalOf(header, false), "%.40s", header)
+		require.Equal(t, want, control.PrincipalOf(header, false), "%.40s", header)
 	}
 }

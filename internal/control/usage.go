@@ -1,4 +1,4 @@
-package usage
+package control
 
 import (
 	"context"
@@ -20,22 +20,22 @@ const (
 	limitBytes    = 64 + 40
 )
 
-// Store reads usage snapshots. It is safe for concurrent use.
+// Usage reads usage snapshots. It is safe for concurrent use.
 //
 // Namespaces are ids (11 characters). An error that is an *api.Error is the
 // caller's and final; every other one says that the store did not do its part.
-type Store struct {
+type Usage struct {
 	client *dynamodb.Client
 	table  string
 }
 
-// NewStore returns a store on a table.
-func NewStore(client *dynamodb.Client, tableName string) *Store {
-	return &Store{client: client, table: tableName}
+// NewUsage returns a store on a table.
+func NewUsage(client *dynamodb.Client, tableName string) *Usage {
+	return &Usage{client: client, table: tableName}
 }
 
 // List is one page of an entity's snapshots, by resource and then by time.
-func (s *Store) List(ctx context.Context, ns string, q api.UsageRequest) (api.UsageListReply, error) {
+func (s *Usage) List(ctx context.Context, ns string, q api.UsageRequest) (api.UsageListReply, error) {
 	reply := api.UsageListReply{Snapshots: []api.UsageSnapshot{}} // an array on the wire
 	cursor, err := s.page(ctx, ns, q, func(one api.UsageSnapshot) { reply.Snapshots = append(reply.Snapshots, one) })
 	if err != nil {
@@ -46,7 +46,7 @@ func (s *Store) List(ctx context.Context, ns string, q api.UsageRequest) (api.Us
 }
 
 // Summary sums up one page of List.
-func (s *Store) Summary(ctx context.Context, ns string, q api.UsageRequest) (api.UsageSummaryReply, error) {
+func (s *Usage) Summary(ctx context.Context, ns string, q api.UsageRequest) (api.UsageSummaryReply, error) {
 	reply := api.UsageSummaryReply{Totals: api.UsageTotals{}} // an array on the wire
 	cursor, err := s.page(ctx, ns, q, reply.Totals.Count)
 	if err != nil {
@@ -57,15 +57,14 @@ func (s *Store) Summary(ctx context.Context, ns string, q api.UsageRequest) (api
 }
 
 // page shows the snapshots of a page and returns the cursor of the next.
-func (s *Store) page(ctx context.Context, ns string, q api.UsageRequest, show func(api.UsageSnapshot)) (cursor string, err error) {
+func (s *Usage) page(ctx context.Context, ns string, q api.UsageRequest, show func(api.UsageSnapshot)) (cursor string, err error) {
 	if err := q.Check(); err != nil {
 		return "", err
 	}
 	if q.Window == "" {
 		q.Window = api.WindowHourly
 	}
-	w, _ := Of(q.Window) // Check knows the same ones
-	wanted := span{window: w, fromMs: q.FromMs, toMs: q.ToMs}
+	wanted := span{window: q.Window, fromMs: q.FromMs, toMs: q.ToMs}
 	if wanted.toMs == 0 {
 		wanted.toMs = math.MaxInt64
 	}
@@ -81,7 +80,7 @@ func (s *Store) page(ctx context.Context, ns string, q api.UsageRequest, show fu
 		show(one)
 		return snapshotBytes + len(one.Limits)*limitBytes, nil
 	}
-	cursor, err = listing.Page(ctx, s.client, s.table, steps(ns, q, wanted), listing.Request{Cursor: q.Cursor, Limit: q.Limit}, visit)
+	cursor, err = listing.Page(ctx, s.client, s.table, usageSteps(ns, q, wanted), listing.Request{Cursor: q.Cursor, Limit: q.Limit}, visit)
 	if err != nil {
 		return "", fmt.Errorf("read the usage of entity %s: %w", q.Entity, err)
 	}
@@ -90,7 +89,7 @@ func (s *Store) page(ctx context.Context, ns string, q api.UsageRequest, show fu
 
 // span is which snapshots are asked for.
 type span struct {
-	window       Window
+	window       api.Window
 	fromMs, toMs int64
 }
 
@@ -101,11 +100,11 @@ func last() time.Time { return time.Date(9999, 12, 31, 23, 0, 0, 0, time.UTC) }
 func (s span) starts() (from, to string) {
 	latest := last().UnixMilli()
 	first, _ := s.window.Span(min(s.fromMs, latest))
-	return FormatStart(first), FormatStart(time.UnixMilli(min(s.toMs, latest)))
+	return keys.UsageStart(first), keys.UsageStart(time.UnixMilli(min(s.toMs, latest)))
 }
 
-// steps are the queries that find a request's snapshots, and others.
-func steps(ns string, q api.UsageRequest, wanted span) []listing.Step {
+// usageSteps are the queries that find a request's snapshots, and others.
+func usageSteps(ns string, q api.UsageRequest, wanted span) []listing.Step {
 	if q.Resource == "" {
 		return []listing.Step{{Query: keys.UsageOf(ns, q.Entity, "", "")}}
 	}
@@ -118,10 +117,10 @@ func steps(ns string, q api.UsageRequest, wanted span) []listing.Step {
 
 // snapshot is one on the wire; ok is false for one that was not asked for.
 func (s span) snapshot(u *table.Usage) (one api.UsageSnapshot, ok bool, err error) {
-	if u.Key.Window != string(s.window.Name) {
+	if u.Key.Window != string(s.window) {
 		return one, false, nil
 	}
-	start, err := ParseStart(u.Key.Start)
+	start, err := keys.ParseUsageStart(u.Key.Start)
 	if err != nil {
 		return one, false, fmt.Errorf("%w: usage snapshot %s: %w", table.ErrDamaged, u.Key.Key().SK, err)
 	}
@@ -130,7 +129,7 @@ func (s span) snapshot(u *table.Usage) (one api.UsageSnapshot, ok bool, err erro
 		return one, false, nil
 	}
 	one = api.UsageSnapshot{
-		Resource: u.Key.Resource, Window: s.window.Name, StartMs: start.UnixMilli(), EndMs: end.UnixMilli(),
+		Resource: u.Key.Resource, Window: s.window, StartMs: start.UnixMilli(), EndMs: end.UnixMilli(),
 		Acquires: u.Acquires, Limits: make([]api.LimitUsage, len(u.Used)),
 	}
 	if resource, fingerprint, isOverride := keys.ParseOverride(u.Key.Resource); isOverride {

@@ -1,4 +1,4 @@
-package capacity
+package control
 
 import (
 	"context"
@@ -23,32 +23,32 @@ const (
 	rowBytes = 96 + 256 + api.MaxLimits*(96+64)
 )
 
-// Store reads what buckets hold. It is safe for concurrent use.
+// Capacity reads what buckets hold. It is safe for concurrent use.
 //
 // An item of an entity that cannot be decoded is told in the entity's row; a config
 // that entities share and that cannot be decoded is the error table.ErrDamaged.
 // Namespaces are ids (11 characters). An error that is an *api.Error is the
 // caller's and final; every other one says that the store did not do its part.
-type Store struct {
+type Capacity struct {
 	client *dynamodb.Client
 	table  string
 	now    func() (bucket.Instant, error)
 }
 
-// NewStore returns a store on a table. Balances are those of the moment that
+// NewCapacity returns a store on a table. Balances are those of the moment that
 // now tells, which may fail while the time is not known.
-func NewStore(client *dynamodb.Client, tableName string, now func() (bucket.Instant, error)) *Store {
-	return &Store{client: client, table: tableName, now: now}
+func NewCapacity(client *dynamodb.Client, tableName string, now func() (bucket.Instant, error)) *Capacity {
+	return &Capacity{client: client, table: tableName, now: now}
 }
 
 // Page is one page of the report. Buckets that are made while the pages are
 // read may or may not be in it; all others are, once. A bucket made a moment
 // ago may be missing: indexes follow the table.
-func (s *Store) Page(ctx context.Context, ns string, req api.CapacityRequest) (api.CapacityReply, error) {
+func (s *Capacity) Page(ctx context.Context, ns string, req api.CapacityRequest) (api.CapacityReply, error) {
 	if err := api.CheckResource(req.Resource); err != nil {
 		return api.CapacityReply{}, err
 	}
-	p := page{store: s, ns: ns, resource: req.Resource, found: map[string]*holding{}}
+	p := capacityPage{store: s, ns: ns, resource: req.Resource, found: map[string]*holding{}}
 	p.Totals, p.Entities = api.CapacityTotals{}, []api.EntityCapacity{} // arrays on the wire
 	if err := p.fill(ctx, listing.Request{Cursor: req.Cursor, Limit: req.Limit}); err != nil {
 		return api.CapacityReply{}, fmt.Errorf("report the capacity of resource %s: %w", req.Resource, err)
@@ -66,10 +66,10 @@ func stepsOf(ns, resource string) []listing.Step {
 	return steps
 }
 
-// page is a page under construction.
-type page struct {
+// capacityPage is a page under construction.
+type capacityPage struct {
 	api.CapacityReply
-	store        *Store
+	store        *Capacity
 	ns, resource string
 
 	shared   [2]*table.Config    // the resource's level and the system's; nil for none
@@ -78,7 +78,7 @@ type page struct {
 }
 
 // fill reads a page of buckets, and then all that belongs to them.
-func (p *page) fill(ctx context.Context, req listing.Request) (err error) {
+func (p *capacityPage) fill(ctx context.Context, req listing.Request) (err error) {
 	if p.Cursor, err = listing.Page(ctx, p.store.client, p.store.table, stepsOf(p.ns, p.resource), req, p.visit); err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (p *page) fill(ctx context.Context, req listing.Request) (err error) {
 }
 
 // visit keeps a bucket's first shard, which stands for its entity.
-func (p *page) visit(item table.Item) (size int, err error) {
+func (p *capacityPage) visit(item table.Item) (size int, err error) {
 	key, err := table.BucketKey(item)
 	if err != nil || key.Shard != 0 {
 		return 0, err
@@ -114,7 +114,7 @@ func (p *page) visit(item table.Item) (size int, err error) {
 
 // add adds the rows; a bucket that went away meanwhile has none. An entity with a
 // damaged item is named and not counted.
-func (p *page) add(now bucket.Instant) {
+func (p *capacityPage) add(now bucket.Instant) {
 	for _, entity := range p.entities {
 		h := p.found[entity]
 		if h.damaged {

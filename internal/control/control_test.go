@@ -1,4 +1,4 @@
-package admin_test
+package control_test
 
 import (
 	"bytes"
@@ -16,18 +16,15 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/admin"
 	"github.com/tidegate/tidegate/internal/audit"
-	"github.com/tidegate/tidegate/internal/capacity"
+	"github.com/tidegate/tidegate/internal/control"
 	"github.com/tidegate/tidegate/internal/entities"
-	"github.com/tidegate/tidegate/internal/leasekey"
 	"github.com/tidegate/tidegate/internal/limits"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/internal/namespace"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/internal/table/tabletest"
-	"github.com/tidegate/tidegate/internal/usage"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/bucket"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -42,7 +39,7 @@ type message struct {
 type fixture struct {
 	*tabletest.Bench
 	t          *testing.T
-	admin      *admin.Admin
+	admin      *control.Service
 	broadcasts []message
 	namespaces []string // that were broadcast
 	publish    error    // what publishing answers
@@ -68,25 +65,25 @@ func newFixture(t *testing.T) *fixture {
 	now := func() (time.Time, error) { return time.UnixMilli(1_772_366_400_000), f.clock }
 	instant := func() (bucket.Instant, error) { return 1_000_000_000, nil }
 	log := audit.NewLog(f.DB, f.Table, now, audit.IndexLag(5*time.Millisecond))
-	stores := admin.Stores{
+	stores := control.Stores{
 		Entities: entities.NewStore(f.DB, f.Table, log),
-		Limits:   limits.NewStore(f.DB, f.Table, log), Trail: audit.NewReader(log, nil),
+		Limits:   limits.NewStore(f.DB, f.Table, log), Audit: audit.NewReader(log, nil),
 		Namespaces: namespace.NewOperator(namespace.NewRegistry(f.DB, f.Table), log, now),
-		Keys:       leasekey.NewKeys(f.DB, f.Table, log, now),
-		Capacity:   capacity.NewStore(f.DB, f.Table, instant),
-		Usage:      usage.NewStore(f.DB, f.Table),
+		Keys:       control.NewLeaseKeys(f.DB, f.Table, log, now),
+		Capacity:   control.NewCapacity(f.DB, f.Table, instant),
+		Usage:      control.NewUsage(f.DB, f.Table),
 		Shards:     shards.NewOperator(shards.NewStore(f.DB, f.Table, instant, func() string { return "test.1" }), log),
 	}
-	f.admin = admin.New(stores, publish, slog.New(slog.NewTextHandler(&f.log, nil)))
+	f.admin = control.New(stores, publish, slog.New(slog.NewTextHandler(&f.log, nil)))
 	return f
 }
 
-func tenant() admin.Namespace {
-	return admin.Namespace{Name: "tenant-a", ID: "AAAAAAAAAAA", By: api.Principal{User: "ops"}}
+func tenant() control.Caller {
+	return control.Caller{Name: "tenant-a", ID: "AAAAAAAAAAA", By: api.Principal{User: "ops"}}
 }
 
-func operators() admin.Namespace {
-	return admin.Namespace{Name: api.OperatorNamespace, ID: keys.Registry, By: api.Principal{User: "alice", Verified: true}}
+func operators() control.Caller {
+	return control.Caller{Name: api.OperatorNamespace, ID: keys.Registry, By: api.Principal{User: "alice", Verified: true}}
 }
 
 func (f *fixture) handle(v api.Verb, body string) (string, *api.Error) {
