@@ -33,7 +33,7 @@ func folders() []folder {
 	return []folder{
 		{"pkg/bucket", nil, nil},
 		{"pkg/keys", nil, nil},
-		{"pkg/api", nil, nil},
+		{"pkg/api", nil, []string{"github.com/go-json-experiment/json"}},
 		{"pkg/events", []string{"pkg/bucket", "pkg/keys", "pkg/api"}, nil},
 		{"pkg/client", []string{"pkg/api"}, []string{"github.com/nats-io/nats.go"}},
 		{"pkg/client/oteltidegate", []string{"pkg/api", "pkg/client"}, []string{"github.com/nats-io/nats.go", "go.opentelemetry.io/otel"}},

@@ -14,67 +14,67 @@ import (
 // serveFunc answers the request of a verb with a value that becomes JSON.
 type serveFunc func(ctx context.Context, c Caller, body []byte) (any, error)
 
-// row is a verb with the function that reads and answers its requests. Subject and rights
-// of the verb are in its row of [api.Verbs].
+// row is a verb with the function that decodes and answers its requests. The subject and the
+// namespaces of a verb follow from its name, in pkg/api.
 type row struct {
 	verb  api.Verb
 	serve serveFunc
 }
 
-// rows returns the table of the admin verbs. A new verb gets one row here and one in pkg/api.
+// rows returns the table of the admin verbs.
 func (s *Service) rows(st Stores) []row {
 	return []row{
-		{api.VerbLimitsSet, verb(api.DecodeLimitsSet, changeLevel(s, st.Limits.Set, func(q api.LimitsSetRequest) api.LimitsTarget { return q.LimitsTarget }))},
-		{api.VerbLimitsGet, verb(api.DecodeLimitsGet, func(ctx context.Context, c Caller, q api.LimitsGetRequest) (api.LimitsLevel, error) {
+		{api.VerbLimitsSet, verb(changeLevel(s, st.Limits.Set, func(q api.LimitsSetRequest) api.LimitsTarget { return q.LimitsTarget }))},
+		{api.VerbLimitsGet, verb(func(ctx context.Context, c Caller, q api.LimitsGetRequest) (api.LimitsLevel, error) {
 			return st.Limits.Get(ctx, c.ID, q.LimitsTarget)
 		})},
-		{api.VerbLimitsDelete, verb(api.DecodeLimitsDelete, changeLevel(s, deleteLimits(st.Limits), func(q api.LimitsDeleteRequest) api.LimitsTarget { return q.LimitsTarget }))},
-		{api.VerbLimitsList, verb(api.DecodeLimitsList, read(st.Limits.List))},
-		{api.VerbLimitsResolve, verb(api.DecodeLimitsResolve, read(resolveLimits(st.Limits)))},
-		{api.VerbPolicySet, verb(api.DecodePolicySet, changeLevel(s, st.Limits.SetPolicy, func(q api.PolicySetRequest) api.LimitsTarget { return q.LimitsTarget }))},
-		{api.VerbPolicyGet, verb(api.DecodePolicyGet, func(ctx context.Context, c Caller, q api.PolicyGetRequest) (api.PolicyLevel, error) {
+		{api.VerbLimitsDelete, verb(changeLevel(s, deleteLimits(st.Limits), func(q api.LimitsDeleteRequest) api.LimitsTarget { return q.LimitsTarget }))},
+		{api.VerbLimitsList, verb(read(st.Limits.List))},
+		{api.VerbLimitsResolve, verb(read(resolveLimits(st.Limits)))},
+		{api.VerbPolicySet, verb(changeLevel(s, st.Limits.SetPolicy, func(q api.PolicySetRequest) api.LimitsTarget { return q.LimitsTarget }))},
+		{api.VerbPolicyGet, verb(func(ctx context.Context, c Caller, q api.PolicyGetRequest) (api.PolicyLevel, error) {
 			return st.Limits.Policy(ctx, c.ID, q.LimitsTarget)
 		})},
 
-		{api.VerbEntityCreate, verb(api.DecodeEntityCreate, changeLevel(s, st.Entities.Create, func(q api.EntityCreateRequest) api.LimitsTarget { return api.LimitsTarget{Entity: q.ID} }))},
-		{api.VerbEntityUpdate, verb(api.DecodeEntityUpdate, changeLevel(s, st.Entities.Update, func(q api.EntityUpdateRequest) api.LimitsTarget { return api.LimitsTarget{Entity: q.ID} }))},
-		{api.VerbEntityDelete, verb(api.DecodeEntityDelete, changeLevel(s, deleteEntity(st.Entities), func(q api.EntityDeleteRequest) api.LimitsTarget { return api.LimitsTarget{Entity: q.ID} }))},
-		{api.VerbEntityGet, verb(api.DecodeEntityGet, func(ctx context.Context, c Caller, q api.EntityGetRequest) (api.Entity, error) {
+		{api.VerbEntityCreate, verb(changeLevel(s, st.Entities.Create, func(q api.EntityCreateRequest) api.LimitsTarget { return api.LimitsTarget{Entity: q.ID} }))},
+		{api.VerbEntityUpdate, verb(changeLevel(s, st.Entities.Update, func(q api.EntityUpdateRequest) api.LimitsTarget { return api.LimitsTarget{Entity: q.ID} }))},
+		{api.VerbEntityDelete, verb(changeLevel(s, deleteEntity(st.Entities), func(q api.EntityDeleteRequest) api.LimitsTarget { return api.LimitsTarget{Entity: q.ID} }))},
+		{api.VerbEntityGet, verb(func(ctx context.Context, c Caller, q api.EntityGetRequest) (api.Entity, error) {
 			return st.Entities.Get(ctx, c.ID, q.ID)
 		})},
-		{api.VerbEntityChildren, verb(api.DecodeEntityChildren, read(st.Entities.Children))},
-		{api.VerbEntityList, verb(api.DecodeEntityList, read(st.Entities.List))},
+		{api.VerbEntityChildren, verb(read(st.Entities.Children))},
+		{api.VerbEntityList, verb(read(st.Entities.List))},
 
-		{api.VerbCapacity, verb(api.DecodeCapacity, read(st.Capacity.Page))},
-		{api.VerbUsageList, verb(api.DecodeUsage, read(st.Usage.List))},
-		{api.VerbUsageSummary, verb(api.DecodeUsage, read(st.Usage.Summary))},
-		{api.VerbBucketGet, verb(api.DecodeBucket, func(ctx context.Context, c Caller, q api.BucketRequest) (api.BucketReply, error) {
+		{api.VerbCapacity, verb(read(st.Capacity.Page))},
+		{api.VerbUsageList, verb(read(st.Usage.List))},
+		{api.VerbUsageSummary, verb(read(st.Usage.Summary))},
+		{api.VerbBucketGet, verb(func(ctx context.Context, c Caller, q api.BucketRequest) (api.BucketReply, error) {
 			return st.Shards.Look(ctx, bucketKey(c, q))
 		})},
-		{api.VerbBucketReset, verb(api.DecodeBucket, func(ctx context.Context, c Caller, q api.BucketRequest) (api.BucketResetReply, error) {
+		{api.VerbBucketReset, verb(func(ctx context.Context, c Caller, q api.BucketRequest) (api.BucketResetReply, error) {
 			shards, err := st.Shards.Reset(ctx, c.By, bucketKey(c, q))
 			return api.BucketResetReply{Shards: int64(shards)}, err
 		})},
 
-		{api.VerbAuditList, verb(api.DecodeAuditList, read(st.Audit.List))},
-		{api.VerbAuditShow, verb(api.DecodeAuditShow, read(st.Audit.Show))},
-		{api.VerbAuditVerify, verb(api.DecodeAuditVerify, read(st.Audit.Verify))},
+		{api.VerbAuditList, verb(read(st.Audit.List))},
+		{api.VerbAuditShow, verb(read(st.Audit.Show))},
+		{api.VerbAuditVerify, verb(read(st.Audit.Verify))},
 
-		{api.VerbNamespaceCreate, verb(api.DecodeNamespaceRequest, changeNamespace(s, st.Namespaces.Create))},
-		{api.VerbNamespaceDelete, verb(api.DecodeNamespaceRequest, changeNamespace(s, st.Namespaces.Delete))},
-		{api.VerbNamespaceRecover, verb(api.DecodeNamespaceRequest, changeNamespace(s, st.Namespaces.Recover))},
-		{api.VerbNamespacePurge, verb(api.DecodeNamespaceRequest, changeNamespace(s, st.Namespaces.Purge))},
-		{api.VerbNamespaceGet, verb(api.DecodeNamespaceRequest, func(ctx context.Context, _ Caller, q api.NamespaceRequest) (api.Namespace, error) {
+		{api.VerbNamespaceCreate, verb(changeNamespace(s, st.Namespaces.Create))},
+		{api.VerbNamespaceDelete, verb(changeNamespace(s, st.Namespaces.Delete))},
+		{api.VerbNamespaceRecover, verb(changeNamespace(s, st.Namespaces.Recover))},
+		{api.VerbNamespacePurge, verb(changeNamespace(s, st.Namespaces.Purge))},
+		{api.VerbNamespaceGet, verb(func(ctx context.Context, _ Caller, q api.NamespaceRequest) (api.Namespace, error) {
 			return st.Namespaces.Get(ctx, q.Name)
 		})},
-		{api.VerbNamespaceList, verb(api.DecodeNamespaceList, func(ctx context.Context, _ Caller, q api.NamespaceListRequest) (api.NamespaceListReply, error) {
+		{api.VerbNamespaceList, verb(func(ctx context.Context, _ Caller, q api.NamespaceListRequest) (api.NamespaceListReply, error) {
 			return st.Namespaces.List(ctx, q)
 		})},
-		{api.VerbKeyList, verb(api.DecodeEmpty, func(ctx context.Context, _ Caller, _ struct{}) (api.LeaseKeyListReply, error) {
+		{api.VerbKeyList, verb(func(ctx context.Context, _ Caller, _ struct{}) (api.LeaseKeyListReply, error) {
 			all, err := st.Keys.List(ctx)
 			return api.LeaseKeyListReply{Keys: all}, err
 		})},
-		{api.VerbKeyRotate, verb(api.DecodeEmpty, func(ctx context.Context, c Caller, _ struct{}) (api.LeaseKey, error) {
+		{api.VerbKeyRotate, verb(func(ctx context.Context, c Caller, _ struct{}) (api.LeaseKey, error) {
 			return st.Keys.Rotate(ctx, c.By)
 		})},
 	}
@@ -83,10 +83,10 @@ func (s *Service) rows(st Stores) []row {
 // handler answers a decoded request.
 type handler[Q, R any] func(context.Context, Caller, Q) (R, error)
 
-// verb joins the decoder of a request with its handler.
-func verb[Q, R any](decode func([]byte) (Q, error), do handler[Q, R]) serveFunc {
+// verb returns the function that decodes a request for its handler.
+func verb[Q, R any](do handler[Q, R]) serveFunc {
 	return func(ctx context.Context, c Caller, body []byte) (any, error) {
-		q, err := decode(body)
+		q, err := api.DecodeRequest[Q](body)
 		if err != nil {
 			return nil, err
 		}
