@@ -8,7 +8,7 @@ import (
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
-// ErrObjectDamaged says that an object of the archive differs from what was written: it
+// ErrObjectDamaged says that an object of the archive is not as it was written: it
 // cannot be read to its end, or it holds events that do not belong there.
 var ErrObjectDamaged = errors.New("an object of the audit archive is damaged")
 
@@ -24,7 +24,7 @@ type Archive interface {
 	Where() string
 	// Page finds the newest events that a query asks for.
 	Page(ctx context.Context, q ArchiveQuery) (ArchivePage, error)
-	// Find returns every distinct copy of one event.
+	// Find returns every distinct copy of an event.
 	Find(ctx context.Context, namespace string, at Position) ([]*Archived, error)
 }
 
@@ -63,7 +63,7 @@ type ArchiveQuery struct {
 	Bytes     int             // of the events' JSON, at most; the first position may exceed it
 	// Objects ends the page after this many objects behind Before; 0 is no bound.
 	Objects int
-	// Broken is told what cannot be read; the search continues unless Broken fails. With
+	// Broken is told of unreadable data; the search continues unless Broken fails. With
 	// nil, the search fails with ErrObjectDamaged.
 	Broken func(key string, err error) error
 }

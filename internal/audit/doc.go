@@ -3,7 +3,7 @@
 //
 // # Words
 //
-//   - An event says what changed, the principal that asked for it, and the state before
+//   - An event names the change, the principal that asked for it, and the state before
 //     and after. Its target is an entity, $SYSTEM, or $RESOURCE: and a resource.
 //   - The sequence numbers the events of a namespace, from 1 and without a gap.
 //     The head is the item that holds the last sequence and its MAC.
@@ -12,7 +12,7 @@
 //   - A plan holds the writes of a change and the conditions they rely on.
 //   - A turn serializes the changes of a namespace within a process.
 //   - The archive holds the events that left the table. Package archive stores it.
-//   - A copy is an event as it is stored in one place. An event may be in the table and in
+//   - A copy is an event as it is stored in a single place. An event may be in the table and in
 //     the archive, or twice in the archive: its copies are equal unless somebody altered
 //     a copy.
 //   - A stretch is a contiguous part of the log, newest first, read from both places.
@@ -33,13 +33,13 @@
 //		Plan: func(ctx context.Context) (audit.Plan, error) { … read, decide … },
 //	})
 //
-// A change and its event are in one transaction, so that both exist or neither does.
+// A change and its event are in the same transaction, so that both exist or neither does.
 //
 // # List, show and export
 //
 // Log reads the events of the table: of a target by its key, of a namespace through GSI1.
 // Events expire by their ttl, after the days that the system's config sets; the change feed
-// carries expired events to the archiver. Reader reads table and archive as one log. An
+// carries expired events to the archiver. Reader joins table and archive to a single log. An
 // export is a list read to its end.
 //
 // Events move from the table to the archive, and never back. So Reader reads the table
@@ -61,5 +61,5 @@
 //	            …
 //	            event 1: there is nothing below
 //
-// The cursor carries the state from one part of a verification to the next.
+// The cursor carries the state from part to part of a verification.
 package audit

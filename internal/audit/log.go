@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	smithytime "github.com/aws/smithy-go/time"
 
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -26,9 +27,9 @@ const (
 	// faster.
 	changeAttempts = 50
 	// longestPause bounds the pauses between them, as an attempt for
-	// [table.Pause]: 40 ms, a few times what a transaction takes.
+	// [store.Pause]: 40 ms, a few times the duration of a transaction.
 	longestPause = 3
-	// writeAttempts is how often one transaction is repeated because its answer
+	// writeAttempts bounds the attempts of a transaction because its answer
 	// was lost or the store was too busy for it.
 	writeAttempts = 20
 	// writeTimeout bounds one write, so that an answer which never comes leaves
@@ -83,12 +84,12 @@ type Change struct {
 	By        api.Principal
 	Action    api.AuditAction
 	Target    string // an entity, keys.AuditSystem, or a keys.AuditResource
-	// Plan reads what is there and says what to write. Its error ends the change,
+	// Plan reads the current state and returns the writes. Its error ends the change,
 	// and nothing is written. It is called again where the plan was outdated.
 	Plan func(ctx context.Context) (Plan, error)
 }
 
-// Plan is what a change writes: at most 98 items, none of them the same.
+// Plan holds the writes of a change: at most 98 items, each at most once.
 type Plan struct {
 	// Writes are refused as a whole unless everything is as the plan relies on.
 	Writes []types.TransactWriteItem
@@ -98,7 +99,7 @@ type Plan struct {
 
 // Apply makes a change, with its event, or does nothing. The error is that of
 // Plan; or has the code conflict where others kept changing the same items; or
-// is ErrOutcomeUnknown; every other one says that nothing was changed.
+// is ErrOutcomeUnknown; after every other error, nothing was changed.
 func (l *Log) Apply(ctx context.Context, c Change) error {
 	turn, err := l.turns.enter(ctx, c.Namespace)
 	if err != nil {
@@ -135,7 +136,7 @@ func (l *Log) apply(ctx context.Context, turn *turn, c Change) error {
 			turn.head.Sequence, turn.head.AtMs, turn.head.MAC = event.Key.Sequence, event.Key.AtMs, event.MAC
 			return nil
 		}
-		if err := table.Pause(ctx, min(n, longestPause)); err != nil {
+		if err := store.Pause(ctx, min(n, longestPause)); err != nil {
 			return fmt.Errorf("others change the namespace at the same time: %w", err)
 		}
 		if err := turn.moved(refused); err != nil {
@@ -153,7 +154,7 @@ func (l *Log) apply(ctx context.Context, turn *turn, c Change) error {
 // readHead reads the last event's number and how long events are kept.
 func (l *Log) readHead(ctx context.Context, turn *turn, namespace string) error {
 	seq, config := keys.AuditSeq{Namespace: namespace}, keys.SystemConfig{Namespace: namespace}
-	items, err := table.BatchRead(ctx, l.client, l.table, []keys.Key{seq.Key(), config.Key()})
+	items, err := store.BatchRead(ctx, l.client, l.table, []keys.Key{seq.Key(), config.Key()})
 	if err != nil {
 		return fmt.Errorf("read the audit sequence: %w", err)
 	}

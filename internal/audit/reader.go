@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/tidegate/tidegate/internal/listing"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
@@ -16,7 +16,7 @@ const (
 	// pageBytes ends a page after the event that reached it: a page must fit a NATS
 	// message of 1 MB.
 	pageBytes = 600 << 10
-	// pageObjects bounds the objects of the archive that one page reads if few events
+	// pageObjects bounds the objects of the archive that a page reads if few events
 	// match its request.
 	pageObjects = 512
 
@@ -39,7 +39,7 @@ func NewReader(log *Log, archive Archive) *Reader {
 	return &Reader{log, archive}
 }
 
-// noArchive is the archive of a deployment that has none.
+// noArchive stands for the archive of a deployment without an archive.
 type noArchive struct{}
 
 func (noArchive) Where() string { return "" }
@@ -48,7 +48,7 @@ func (noArchive) Page(context.Context, ArchiveQuery) (ArchivePage, error) { retu
 
 func (noArchive) Find(context.Context, string, Position) ([]*Archived, error) { return nil, nil }
 
-// oneCopy is an event as it is stored in one place.
+// oneCopy holds an event as it is stored in a single place.
 type oneCopy struct {
 	event     *api.AuditEvent
 	where     string
@@ -65,7 +65,7 @@ type stretch struct {
 	down Place
 }
 
-// damage is told what cannot be read and where it is: an item of the table, or an object
+// damage is told of unreadable data and its place: an item of the table, or an object
 // of the archive, with a nil item. Its error ends the reading.
 type damage func(where string, item keys.Item, err error) error
 
@@ -118,7 +118,7 @@ func (s *stretch) endAt(p Place) {
 
 // placeAt returns the event after which the page of a cursor begins.
 func placeAt(cursor string) Place {
-	key, ok := listing.At(cursor).(keys.Audit)
+	key, ok := store.CursorItem(cursor).(keys.Audit)
 	if !ok {
 		return Place{}
 	}
@@ -139,10 +139,10 @@ func cursorAt(ns string, req *api.AuditListRequest, p Place) string {
 	if !key.Valid() { // an event of the archive that was altered
 		key.ID = keys.AuditSystem
 	}
-	return listing.Behind(key)
+	return store.CursorBehind(key)
 }
 
-// List returns one page of events, the newest first, each once. A list that is read page by
+// List returns a page of events, the newest first, each once. A list that is read page by
 // page does not include events written after its first page.
 func (r *Reader) List(ctx context.Context, ns string, req api.AuditListRequest) (api.AuditListReply, error) {
 	limit := int(cmp.Or(req.Limit, api.DefaultPage))
@@ -167,7 +167,7 @@ func (r *Reader) List(ctx context.Context, ns string, req api.AuditListRequest) 
 	return reply, nil
 }
 
-// Show returns one event and reports whether it is intact. It prefers an intact copy to an
+// Show returns an event and reports whether it is intact. It prefers an intact copy to an
 // altered copy. It fails like [Log.Show].
 func (r *Reader) Show(ctx context.Context, ns string, req api.AuditShowRequest) (api.AuditShowReply, error) {
 	shown, errShow := r.log.Show(ctx, ns, req)

@@ -13,13 +13,13 @@ type turns struct {
 	open map[string]*turn // guarded by mu; by namespace
 }
 
-// turn is held by one change of a namespace at a time. What it knows lives as
-// long as changes wait for it, so that they need not read it one after another.
+// turn is held by a single change of a namespace at a time. Its state lives as long as
+// changes wait for it, so that each need not read the state again.
 type turn struct {
 	waiting int           // guarded by turns.mu: changes that hold it or wait for it
-	free    chan struct{} // holds a value while nobody holds the turn
+	free    chan struct{} // holds a value while the turn is free
 
-	// Of whoever holds the turn.
+	// Owned by the holder of the turn.
 	known     bool            // the two below are; no change goes by them without the store's consent
 	head      table.AuditHead // the last event
 	retention int64           // days that events are kept

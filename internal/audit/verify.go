@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// verifyEvents is the number of archived events in one part of a verification: each
+	// verifyEvents is the number of archived events in a part of a verification: each
 	// may be a finding, and all findings of a part must fit a NATS message.
 	verifyEvents = 2000
 	// recentEvents is the number of newest events that the index may not show yet: a
@@ -22,7 +22,7 @@ const (
 	maxAltered = 200
 )
 
-// state carries a verification from one part to the next, inside the cursor.
+// state carries a verification from part to part, inside the cursor.
 type state struct {
 	Cursor string `json:"c,omitempty"` // of the list
 	Head   int64  `json:"h"`           // the counter, when the verification began
@@ -30,7 +30,7 @@ type state struct {
 	Next int64 `json:"n"`
 	// MAC is the MAC of the event Next, as the event above it states; empty if unknown.
 	MAC string `json:"m,omitempty"`
-	// Altered lists sequences below Next whose altered copy was read out of order.
+	// Altered lists sequences below Next with an altered copy that was read out of order.
 	Altered []int64 `json:"a,omitempty"`
 	// Unreadable lists objects that were reported.
 	Unreadable []string `json:"u,omitempty"`
@@ -56,7 +56,7 @@ func decodeState(text string) (*state, error) {
 	return s, nil
 }
 
-// verification checks one part.
+// verification checks a part.
 type verification struct {
 	*state
 	r     *Reader
@@ -64,7 +64,7 @@ type verification struct {
 	reply api.AuditVerifyReply
 }
 
-// Verify checks one part of a namespace's events: that they are intact, that no sequence is
+// Verify checks a part of a namespace's events: that they are intact, that no sequence is
 // missing, and that no sequence occurs twice.
 func (r *Reader) Verify(ctx context.Context, ns string, req api.AuditVerifyRequest) (api.AuditVerifyReply, error) {
 	v := &verification{r: r, ns: ns, reply: api.AuditVerifyReply{Findings: []api.AuditFinding{}, Archive: r.archive.Where()}}
@@ -188,7 +188,7 @@ func (v *verification) begin(ctx context.Context, req api.AuditVerifyRequest) (e
 	return nil
 }
 
-// event checks the copies of one event.
+// event checks the copies of an event.
 func (v *verification) event(ctx context.Context, copies []oneCopy) error {
 	sequence := copies[0].event.Sequence
 	var intact []oneCopy

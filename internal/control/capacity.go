@@ -6,9 +6,9 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/tidegate/tidegate/internal/limits"
-	"github.com/tidegate/tidegate/internal/listing"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/shards"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/bucket"
@@ -19,29 +19,29 @@ const (
 	byResource = 2 // GSI2: the buckets of a resource
 
 	// rowBytes is the largest row on the wire: the longest names, and the most
-	// limits. What limits an entity has is only known once a page is read.
+	// limits. An entity's limits are known only after the page is read.
 	rowBytes = 96 + 256 + api.MaxLimits*(96+64)
 )
 
-// Capacity reads what buckets hold. It is safe for concurrent use.
+// Capacity reports the balances of buckets. It is safe for concurrent use.
 //
 // An item of an entity that cannot be decoded is told in the entity's row; a config
 // that entities share and that cannot be decoded is the error table.ErrDamaged.
 // Namespaces are ids (11 characters). An error that is an *api.Error is the
-// caller's and final; every other one says that the store did not do its part.
+// caller's and final; every other error is a failure of the store.
 type Capacity struct {
 	client *dynamodb.Client
 	table  string
 	now    func() (bucket.Instant, error)
 }
 
-// NewCapacity returns a store on a table. Balances are those of the moment that
+// NewCapacity returns a store on a table. Balances are as of the moment that
 // now tells, which may fail while the time is not known.
 func NewCapacity(client *dynamodb.Client, tableName string, now func() (bucket.Instant, error)) *Capacity {
 	return &Capacity{client: client, table: tableName, now: now}
 }
 
-// Page is one page of the report. Buckets that are made while the pages are
+// Page returns a page of the report. Buckets that are made while the pages are
 // read may or may not be in it; all others are, once. A bucket made a moment
 // ago may be missing: indexes follow the table.
 func (s *Capacity) Page(ctx context.Context, ns string, req api.CapacityRequest) (api.CapacityReply, error) {
@@ -50,18 +50,18 @@ func (s *Capacity) Page(ctx context.Context, ns string, req api.CapacityRequest)
 	}
 	p := capacityPage{store: s, ns: ns, resource: req.Resource, found: map[string]*holding{}}
 	p.Totals, p.Entities = api.CapacityTotals{}, []api.EntityCapacity{} // arrays on the wire
-	if err := p.fill(ctx, listing.Request{Cursor: req.Cursor, Limit: req.Limit}); err != nil {
+	if err := p.fill(ctx, store.PageRequest{Cursor: req.Cursor, Limit: req.Limit}); err != nil {
 		return api.CapacityReply{}, fmt.Errorf("report the capacity of resource %s: %w", req.Resource, err)
 	}
 	return p.CapacityReply, nil
 }
 
 // stepsOf are the partitions of the index that list a resource's buckets.
-func stepsOf(ns, resource string) []listing.Step {
+func stepsOf(ns, resource string) []store.Step {
 	partitions := keys.CapacityPartitions(ns, resource)
-	steps := make([]listing.Step, len(partitions))
+	steps := make([]store.Step, len(partitions))
 	for i, pk := range partitions {
-		steps[i] = listing.Step{Index: byResource, Query: keys.Query{PK: pk}}
+		steps[i] = store.Step{Index: byResource, Query: keys.Query{PK: pk}}
 	}
 	return steps
 }
@@ -78,8 +78,8 @@ type capacityPage struct {
 }
 
 // fill reads a page of buckets, and then all that belongs to them.
-func (p *capacityPage) fill(ctx context.Context, req listing.Request) (err error) {
-	if p.Cursor, err = listing.Page(ctx, p.store.client, p.store.table, stepsOf(p.ns, p.resource), req, p.visit); err != nil {
+func (p *capacityPage) fill(ctx context.Context, req store.PageRequest) (err error) {
+	if p.Cursor, err = store.Page(ctx, p.store.client, p.store.table, stepsOf(p.ns, p.resource), req, p.visit); err != nil {
 		return err
 	}
 	if len(p.entities) == 0 {
@@ -125,8 +125,8 @@ func (p *capacityPage) add(now bucket.Instant) {
 			continue
 		}
 		row := api.EntityCapacity{Entity: entity, Shards: int64(len(h.shards)), Limits: []api.LimitCapacity{}, Changing: h.changing}
-		if winner := limits.Winner([...]*table.Config{h.own[0], h.own[1], p.shared[0], p.shared[1]}); winner != nil && !h.changing {
-			row.Limits = capacities(limits.FromAPI(winner.Limits), h.shards, now)
+		if winner := config.Winner([...]*table.Config{h.own[0], h.own[1], p.shared[0], p.shared[1]}); winner != nil && !h.changing {
+			row.Limits = capacities(config.BucketLimits(winner.Limits), h.shards, now)
 		}
 		p.Totals.Count(row.Limits)
 		p.Entities = append(p.Entities, row)

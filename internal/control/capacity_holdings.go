@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/tidegate/tidegate/internal/shards"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/bucket"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -14,7 +15,7 @@ import (
 // minute.
 const treeReads = 5
 
-// holding is what is stored of one entity.
+// holding is the stored state of an entity.
 type holding struct {
 	own      [2]*table.Config // the entity's level for the resource, and that for all; nil for none
 	shards   shards.Tree      // none: the bucket is gone, or all of it is damaged
@@ -43,7 +44,7 @@ func (p *capacityPage) readConfigs(ctx context.Context) error {
 			keys.EntityConfig{Namespace: p.ns, Entity: entity, Resource: p.resource}.Key(),
 			keys.EntityConfig{Namespace: p.ns, Entity: entity, Resource: keys.DefaultResource}.Key())
 	}
-	items, err := table.BatchRead(ctx, p.store.client, p.store.table, wanted)
+	items, err := store.BatchRead(ctx, p.store.client, p.store.table, wanted)
 	if err != nil {
 		return err
 	}
@@ -102,7 +103,7 @@ func (p *capacityPage) readTrees(ctx context.Context) error {
 			return nil
 		}
 		if n > 0 {
-			if err := table.Pause(ctx, n); err != nil {
+			if err := store.Pause(ctx, n); err != nil {
 				return err
 			}
 		}
@@ -122,7 +123,7 @@ func (p *capacityPage) shard(entity string, i int) keys.Key {
 
 // load reads shards.
 func (p *capacityPage) load(ctx context.Context, wanted []keys.Key) error {
-	items, err := table.BatchRead(ctx, p.store.client, p.store.table, wanted)
+	items, err := store.BatchRead(ctx, p.store.client, p.store.table, wanted)
 	if err != nil {
 		return err
 	}

@@ -7,9 +7,7 @@ import (
 	"log/slog"
 
 	"github.com/tidegate/tidegate/internal/audit"
-	"github.com/tidegate/tidegate/internal/entities"
-	"github.com/tidegate/tidegate/internal/limits"
-	"github.com/tidegate/tidegate/internal/namespace"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -25,10 +23,10 @@ type Caller struct {
 
 // Stores are the stores that the verbs read and change.
 type Stores struct {
-	Limits     *limits.Store
-	Namespaces *namespace.Operator
+	Limits     *config.LimitStore
+	Namespaces *config.NamespaceOperator
 	Keys       *LeaseKeys
-	Entities   *entities.Store
+	Entities   *config.EntityStore
 	Audit      *audit.Reader
 	Capacity   *Capacity
 	Usage      *Usage

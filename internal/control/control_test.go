@@ -17,11 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/audit"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/control"
-	"github.com/tidegate/tidegate/internal/entities"
-	"github.com/tidegate/tidegate/internal/limits"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
-	"github.com/tidegate/tidegate/internal/namespace"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/internal/table/tabletest"
@@ -66,9 +64,9 @@ func newFixture(t *testing.T) *fixture {
 	instant := func() (bucket.Instant, error) { return 1_000_000_000, nil }
 	log := audit.NewLog(f.DB, f.Table, now, audit.IndexLag(5*time.Millisecond))
 	stores := control.Stores{
-		Entities: entities.NewStore(f.DB, f.Table, log),
-		Limits:   limits.NewStore(f.DB, f.Table, log), Audit: audit.NewReader(log, nil),
-		Namespaces: namespace.NewOperator(namespace.NewRegistry(f.DB, f.Table), log, now),
+		Entities: config.NewEntityStore(f.DB, f.Table, log),
+		Limits:   config.NewLimitStore(f.DB, f.Table, log), Audit: audit.NewReader(log, nil),
+		Namespaces: config.NewNamespaceOperator(config.NewNamespaces(f.DB, f.Table), log, now),
 		Keys:       control.NewLeaseKeys(f.DB, f.Table, log, now),
 		Capacity:   control.NewCapacity(f.DB, f.Table, instant),
 		Usage:      control.NewUsage(f.DB, f.Table),
@@ -330,7 +328,7 @@ func TestAFailedBroadcastDoesNotUndoAChange(t *testing.T) {
 
 func TestAConflictIsTold(t *testing.T) {
 	f := newFixture(t)
-	other := limits.NewStore(f.Direct, f.Table, audit.NewLog(f.Direct, f.Table, f.Now))
+	other := config.NewLimitStore(f.Direct, f.Table, audit.NewLog(f.Direct, f.Table, f.Now))
 	var interfere func()
 	interfere = func() {
 		_, err := other.Set(t.Context(), tenant().ID, api.Principal{}, api.LimitsSetRequest{

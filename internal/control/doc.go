@@ -1,7 +1,7 @@
 // Package control is the control plane: it serves the admin verbs, and holds the stores that
 // only administration needs.
 //
-//	tidegate.v1.<ns>.admin.limits.set ──▶ Service.Handle ──▶ limits.Store ──▶ table
+//	tidegate.v1.<ns>.admin.limits.set ──▶ Service.Handle ──▶ config.LimitStore ──▶ table
 //	                                          │
 //	                                          └──▶ tidegate.config.v1.<ns>   which level changed
 //
@@ -56,7 +56,7 @@
 //
 // A schema is a version of the data model; [table.SchemaVersion] is the version of this
 // release. The table has a version record, and so has each namespace, because namespaces may
-// be migrated one after another:
+// be migrated in turn:
 //
 //	record 1, release 1   compatible
 //	record 1, release 2   needs migration   the items are of an older release

@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/tidegate/tidegate/internal/audit"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -20,12 +21,12 @@ const (
 	// KeyRefreshEvery is how often nodes read the keys again.
 	KeyRefreshEvery = time.Minute
 	// signAfter is how long after it was made a lease key begins to sign: by then
-	// every node has read it, so that none meets a lease it cannot check.
+	// every node has read it, so that each can check every lease.
 	signAfter = 2 * KeyRefreshEvery
 )
 
 // SigningKey is the key to sign leases with at a moment, of keys from Ensure: the
-// newest that all nodes know by now, or the first one, which signs at once.
+// newest that all nodes know by now, or the first key, which signs at once.
 func SigningKey(stored []table.SigningKey, now time.Time) table.SigningKey {
 	return stored[signingIndex(stored, now)]
 }
@@ -46,8 +47,8 @@ func signsFromMs(stored []table.SigningKey, i int) int64 {
 	return stored[i].CreatedMs + signAfter.Milliseconds()
 }
 
-// LeaseKeys lists and rotates the lease signing keys of a table for operators. What
-// it returns describes keys and holds none.
+// LeaseKeys lists and rotates the lease signing keys of a table for operators. Its
+// results describe keys and hold no secret.
 type LeaseKeys struct {
 	client *dynamodb.Client
 	table  string
@@ -61,14 +62,14 @@ func NewLeaseKeys(client *dynamodb.Client, tableName string, log *audit.Log, now
 	return &LeaseKeys{client: client, table: tableName, audit: log, now: now}
 }
 
-// List describes all keys, the oldest first; it makes the first one where there
-// is none.
+// List describes all keys, the oldest first; it makes the first key of a table
+// without keys.
 func (k *LeaseKeys) List(ctx context.Context) ([]api.LeaseKey, error) {
 	now, err := k.now()
 	if err != nil {
 		return nil, fmt.Errorf("list signing keys: %w", err)
 	}
-	stored, err := table.EnsureSigningKeys(ctx, k.client, k.table, table.LeaseKeys, k.now)
+	stored, err := store.EnsureSigningKeys(ctx, k.client, k.table, table.LeaseKeys, k.now)
 	if err != nil {
 		return nil, err
 	}
@@ -96,9 +97,9 @@ func describe(stored []table.SigningKey, now time.Time) []api.LeaseKey {
 // errWaits ends a rotation that would make a second key to sign next.
 var errWaits = errors.New("a key waits to sign already")
 
-// Rotate makes the key that will sign next and returns it. Where one waits
-// already, that one is returned and none is made, so that it is safe to repeat.
-// The errors are those of [audit.Log.Apply].
+// Rotate makes the key that will sign next and returns it. If a key waits already, Rotate
+// returns that key and makes no other, so that it is safe to repeat. It fails like
+// [audit.Log.Apply].
 func (k *LeaseKeys) Rotate(ctx context.Context, by api.Principal) (api.LeaseKey, error) {
 	var next api.LeaseKey
 	err := k.audit.Apply(ctx, audit.Change{
@@ -108,7 +109,7 @@ func (k *LeaseKeys) Rotate(ctx context.Context, by api.Principal) (api.LeaseKey,
 			if err != nil {
 				return audit.Plan{}, err
 			}
-			stored, err := table.EnsureSigningKeys(ctx, k.client, k.table, table.LeaseKeys, k.now)
+			stored, err := store.EnsureSigningKeys(ctx, k.client, k.table, table.LeaseKeys, k.now)
 			if err != nil {
 				return audit.Plan{}, err
 			}
@@ -116,7 +117,7 @@ func (k *LeaseKeys) Rotate(ctx context.Context, by api.Principal) (api.LeaseKey,
 			if next = before[len(before)-1]; next.State == api.LeaseKeyNext {
 				return audit.Plan{}, errWaits
 			}
-			fresh := table.NewSigningKey(now)
+			fresh := store.NewSigningKey(now)
 			fresh.CreatedMs = max(fresh.CreatedMs, next.CreatedMs+1) // behind all others, whatever the clocks
 			after := describe(append(stored, fresh), now)
 			next = after[len(after)-1]

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/internal/table/tabletest"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -51,7 +52,7 @@ func states(t *testing.T, k *LeaseKeys) []api.LeaseKeyState {
 func TestAKeysLife(t *testing.T) {
 	b, k, clock := newKeys(t)
 	signing := func() string {
-		stored, err := table.EnsureSigningKeys(t.Context(), b.Direct, b.Table, table.LeaseKeys, clock.time)
+		stored, err := store.EnsureSigningKeys(t.Context(), b.Direct, b.Table, table.LeaseKeys, clock.time)
 		require.NoError(t, err)
 		id := SigningKey(stored, clock.now).ID
 		return base64.RawURLEncoding.EncodeToString(id[:])
@@ -85,7 +86,7 @@ func TestAKeysLife(t *testing.T) {
 func TestTwoFirstKeys(t *testing.T) {
 	b, k, clock := newKeys(t)
 	store := func() {
-		_, err := b.Direct.PutItem(t.Context(), table.PutSigningKeyInput(b.Table, table.LeaseKeys, table.NewSigningKey(clock.now)))
+		_, err := b.Direct.PutItem(t.Context(), table.PutSigningKeyInput(b.Table, table.LeaseKeys, store.NewSigningKey(clock.now)))
 		require.NoError(t, err)
 	}
 	store()
@@ -144,7 +145,7 @@ func TestWhatIsDescribedHoldsNoKey(t *testing.T) {
 	require.NoError(t, err)
 	shown, err := json.Marshal([]any{next, all})
 	require.NoError(t, err)
-	stored, err := table.EnsureSigningKeys(t.Context(), b.Direct, b.Table, table.LeaseKeys, clock.time)
+	stored, err := store.EnsureSigningKeys(t.Context(), b.Direct, b.Table, table.LeaseKeys, clock.time)
 	require.NoError(t, err)
 	for _, s := range stored {
 		for _, encoding := range []*base64.Encoding{base64.StdEncoding, base64.RawURLEncoding} {

@@ -8,6 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
@@ -45,7 +46,7 @@ type Written struct {
 	Fix     string  `json:"fix,omitempty"` // what to do about it
 }
 
-// judge sets the verdict, and what to do about it; mark is what to do where
+// judge sets the verdict, and what to do about it; mark tells how to mend a table where
 // there is no record.
 func (w *Written) judge(mark string) {
 	switch w.Verdict = JudgeSchema(w.Schema, table.SchemaVersion); w.Verdict {
@@ -59,7 +60,7 @@ func (w *Written) judge(mark string) {
 	}
 }
 
-// SchemaReport is what is found of a table.
+// SchemaReport holds the findings on a table.
 type SchemaReport struct {
 	Table      Written       `json:"table"`
 	Release    int64         `json:"release_schema"`
@@ -73,7 +74,7 @@ func (r *SchemaReport) Compatible() bool {
 	return len(r.Faults) == 0 && r.Table.Verdict == Compatible && len(r.Misfits) == 0
 }
 
-// CheckSchema looks at a table, its version record and those of all namespaces, and
+// CheckSchema reads a table, its version record and the records of all namespaces, and
 // changes nothing. That there is no such table is a fault in the report; the
 // error says that it could not be looked at.
 func CheckSchema(ctx context.Context, client *dynamodb.Client, name string) (*SchemaReport, error) {
@@ -98,8 +99,8 @@ func CheckSchema(ctx context.Context, client *dynamodb.Client, name string) (*Sc
 	return r, r.checkNamespaces(ctx, client)
 }
 
-// ErrTooNew says that a newer release has written the table: this one could
-// misread what is in it, and spoil it.
+// ErrTooNew says that a newer release has written the table: this release could misread and
+// corrupt it.
 var ErrTooNew = errors.New("the table is too new for this release")
 
 // RefuseSchema fails with ErrTooNew where nothing must be done with a table, and with
@@ -116,11 +117,10 @@ func RefuseSchema(ctx context.Context, client *dynamodb.Client, name string) err
 	return nil
 }
 
-// MarkSchema writes the table's version record, unless there is one.
+// MarkSchema writes the table's version record, unless it exists.
 func MarkSchema(ctx context.Context, client *dynamodb.Client, name string) error {
 	_, err := client.PutItem(ctx, table.CreateVersionInput(name, keys.Version{Namespace: keys.Registry}))
-	var there *types.ConditionalCheckFailedException
-	if err != nil && !errors.As(err, &there) {
+	if err != nil && store.OutcomeOf(err) != store.Refused { // there is one
 		return fmt.Errorf("mark the table %s with its schema: %w", name, err)
 	}
 	return nil
@@ -163,7 +163,7 @@ func (r *SchemaReport) checkPage(ctx context.Context, client *dynamodb.Client, i
 		}
 		names[i], records[i] = n, keys.Version{Namespace: n.ID}.Key()
 	}
-	found, err := table.BatchRead(ctx, client, r.Table.Name, records)
+	found, err := store.BatchRead(ctx, client, r.Table.Name, records)
 	if err != nil {
 		return fmt.Errorf("read the schemas of namespaces: %w", err)
 	}

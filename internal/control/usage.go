@@ -8,13 +8,13 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/tidegate/tidegate/internal/listing"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-// Sizes on the wire, at most: a snapshot without its limits, and one limit.
+// Sizes on the wire, at most: a snapshot without its limits, and a limit.
 const (
 	snapshotBytes = 512
 	limitBytes    = 64 + 40
@@ -23,7 +23,7 @@ const (
 // Usage reads usage snapshots. It is safe for concurrent use.
 //
 // Namespaces are ids (11 characters). An error that is an *api.Error is the
-// caller's and final; every other one says that the store did not do its part.
+// caller's and final; every other error is a failure of the store.
 type Usage struct {
 	client *dynamodb.Client
 	table  string
@@ -34,7 +34,7 @@ func NewUsage(client *dynamodb.Client, tableName string) *Usage {
 	return &Usage{client: client, table: tableName}
 }
 
-// List is one page of an entity's snapshots, by resource and then by time.
+// List returns a page of an entity's snapshots, by resource and then by time.
 func (s *Usage) List(ctx context.Context, ns string, q api.UsageRequest) (api.UsageListReply, error) {
 	reply := api.UsageListReply{Snapshots: []api.UsageSnapshot{}} // an array on the wire
 	cursor, err := s.page(ctx, ns, q, func(one api.UsageSnapshot) { reply.Snapshots = append(reply.Snapshots, one) })
@@ -45,7 +45,7 @@ func (s *Usage) List(ctx context.Context, ns string, q api.UsageRequest) (api.Us
 	return reply, nil
 }
 
-// Summary sums up one page of List.
+// Summary sums up a page of List.
 func (s *Usage) Summary(ctx context.Context, ns string, q api.UsageRequest) (api.UsageSummaryReply, error) {
 	reply := api.UsageSummaryReply{Totals: api.UsageTotals{}} // an array on the wire
 	cursor, err := s.page(ctx, ns, q, reply.Totals.Count)
@@ -80,7 +80,7 @@ func (s *Usage) page(ctx context.Context, ns string, q api.UsageRequest, show fu
 		show(one)
 		return snapshotBytes + len(one.Limits)*limitBytes, nil
 	}
-	cursor, err = listing.Page(ctx, s.client, s.table, usageSteps(ns, q, wanted), listing.Request{Cursor: q.Cursor, Limit: q.Limit}, visit)
+	cursor, err = store.Page(ctx, s.client, s.table, usageSteps(ns, q, wanted), store.PageRequest{Cursor: q.Cursor, Limit: q.Limit}, visit)
 	if err != nil {
 		return "", fmt.Errorf("read the usage of entity %s: %w", q.Entity, err)
 	}
@@ -96,7 +96,7 @@ type span struct {
 // last is the last moment that keys have.
 func last() time.Time { return time.Date(9999, 12, 31, 23, 0, 0, 0, time.UTC) }
 
-// starts bound the keys of those asked for.
+// starts bounds the keys of the requested snapshots.
 func (s span) starts() (from, to string) {
 	latest := last().UnixMilli()
 	first, _ := s.window.Span(min(s.fromMs, latest))
@@ -104,18 +104,18 @@ func (s span) starts() (from, to string) {
 }
 
 // usageSteps are the queries that find a request's snapshots, and others.
-func usageSteps(ns string, q api.UsageRequest, wanted span) []listing.Step {
+func usageSteps(ns string, q api.UsageRequest, wanted span) []store.Step {
 	if q.Resource == "" {
-		return []listing.Step{{Query: keys.UsageOf(ns, q.Entity, "", "")}}
+		return []store.Step{{Query: keys.UsageOf(ns, q.Entity, "", "")}}
 	}
 	from, to := wanted.starts()
-	return []listing.Step{
+	return []store.Step{
 		{Query: keys.UsageBetween(keys.UsageOf(ns, q.Entity, q.Resource, string(q.Window)), from, to)},
 		{Query: keys.UsageOfOverrides(ns, q.Entity, q.Resource)},
 	}
 }
 
-// snapshot is one on the wire; ok is false for one that was not asked for.
+// snapshot returns a snapshot in wire form; ok is false if it was not requested.
 func (s span) snapshot(u *table.Usage) (one api.UsageSnapshot, ok bool, err error) {
 	if u.Key.Window != string(s.window) {
 		return one, false, nil

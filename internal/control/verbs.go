@@ -5,8 +5,7 @@ import (
 	"errors"
 
 	"github.com/tidegate/tidegate/internal/audit"
-	"github.com/tidegate/tidegate/internal/entities"
-	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
@@ -130,14 +129,14 @@ func bucketKey(c Caller, q api.BucketRequest) keys.Bucket {
 	return keys.Bucket{Namespace: c.ID, Entity: q.Entity, Resource: q.Resource}
 }
 
-func deleteLimits(store *limits.Store) func(context.Context, string, api.Principal, api.LimitsDeleteRequest) (api.LimitsDeleteReply, error) {
+func deleteLimits(store *config.LimitStore) func(context.Context, string, api.Principal, api.LimitsDeleteRequest) (api.LimitsDeleteReply, error) {
 	return func(ctx context.Context, ns string, by api.Principal, q api.LimitsDeleteRequest) (api.LimitsDeleteReply, error) {
 		err := store.Delete(ctx, ns, by, q)
 		return api.LimitsDeleteReply{Deleted: err == nil}, err
 	}
 }
 
-func deleteEntity(store *entities.Store) func(context.Context, string, api.Principal, api.EntityDeleteRequest) (api.EntityDeleteReply, error) {
+func deleteEntity(store *config.EntityStore) func(context.Context, string, api.Principal, api.EntityDeleteRequest) (api.EntityDeleteReply, error) {
 	return func(ctx context.Context, ns string, by api.Principal, q api.EntityDeleteRequest) (api.EntityDeleteReply, error) {
 		err := store.Delete(ctx, ns, by, q)
 		return api.EntityDeleteReply{Deleted: err == nil}, err
@@ -146,7 +145,7 @@ func deleteEntity(store *entities.Store) func(context.Context, string, api.Princ
 
 // resolveLimits returns a function that explains which level wins, and lists the stored
 // levels after it.
-func resolveLimits(store *limits.Store) func(context.Context, string, api.LimitsResolveRequest) (api.LimitsResolveReply, error) {
+func resolveLimits(store *config.LimitStore) func(context.Context, string, api.LimitsResolveRequest) (api.LimitsResolveReply, error) {
 	return func(ctx context.Context, ns string, q api.LimitsResolveRequest) (api.LimitsResolveReply, error) {
 		x, err := store.Explain(ctx, ns, q.Entity, q.Resource)
 		if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/tidegate/tidegate/internal/control"
-	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 )
 
@@ -25,7 +25,7 @@ const reloadPause = 200 * time.Millisecond
 type keyring struct {
 	client *dynamodb.Client
 	table  string
-	clock  *storeclock.Clock
+	clock  *store.Clock
 
 	mu      sync.RWMutex
 	known   map[table.SigningKeyID]*signingKey // guarded by mu
@@ -34,14 +34,14 @@ type keyring struct {
 	readAt  time.Duration                      // guarded by mu: monotonic time at which the last that succeeded began
 }
 
-func newKeyring(client *dynamodb.Client, tableName string, clock *storeclock.Clock) *keyring {
+func newKeyring(client *dynamodb.Client, tableName string, clock *store.Clock) *keyring {
 	return &keyring{client: client, table: tableName, clock: clock}
 }
 
 // load reads the keys, and makes the first one where there is none.
 func (k *keyring) load(ctx context.Context) error {
 	began := k.clock.Mono()
-	stored, err := table.EnsureSigningKeys(ctx, k.client, k.table, table.LeaseKeys, k.clock.Time)
+	stored, err := store.EnsureSigningKeys(ctx, k.client, k.table, table.LeaseKeys, k.clock.Time)
 	if err != nil {
 		return fmt.Errorf("lease signing keys: %w", err)
 	}
