@@ -48,7 +48,7 @@ func (s *Service) rows(st Stores) []row {
 		{api.VerbUsageList, verb(read(st.Usage.List))},
 		{api.VerbUsageSummary, verb(read(st.Usage.Summary))},
 		{api.VerbBucketGet, verb(func(ctx context.Context, c Caller, q api.BucketRequest) (api.BucketReply, error) {
-			return st.Shards.Look(ctx, bucketKey(c, q))
+			return st.Shards.Describe(ctx, bucketKey(c, q))
 		})},
 		{api.VerbBucketReset, verb(func(ctx context.Context, c Caller, q api.BucketRequest) (api.BucketResetReply, error) {
 			shards, err := st.Shards.Reset(ctx, c.By, bucketKey(c, q))
