@@ -23,7 +23,6 @@ import (
 
 	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/requestlog"
-	"github.com/tidegate/tidegate/internal/schema"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -247,11 +246,6 @@ func (s *Service) Run(ctx context.Context) error {
 // prepare brings what requests rely on: the table, the clock's first bound, the
 // signing keys and the lease records.
 func (s *Service) prepare(ctx context.Context) error {
-	if err := schema.Refuse(ctx, s.client, s.table); errors.Is(err, schema.ErrTooNew) {
-		return err
-	} else if err != nil {
-		return fmt.Errorf("admission: is the table %q there (tidegate table create)? %w", s.table, err)
-	}
 	if s.control != nil {
 		if err := s.control.Check(ctx); err != nil {
 			return fmt.Errorf("admission: %w", err)

@@ -18,10 +18,10 @@ import (
 
 	"github.com/tidegate/tidegate/engine"
 	"github.com/tidegate/tidegate/engine/fault"
-	"github.com/tidegate/tidegate/internal/admin"
 	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/control"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
@@ -213,7 +213,7 @@ func (p *process) admission(t *testing.T, db aws.Config, tableName string, sourc
 	require.NoError(t, err)
 	s, err := admission.New(admission.Config{
 		NATS: p.conn, DynamoDB: store, Table: tableName, Clock: clock, Log: log, Metrics: p.metrics, Version: "0.0.0", Tuning: tuning,
-		Control: admin.Open(admin.Options{DynamoDB: store, Table: tableName, Clock: clock, Publish: p.conn.Publish, Log: log}),
+		Control: control.Open(control.Options{DynamoDB: store, Table: tableName, Clock: clock, Publish: p.conn.Publish, Log: log}),
 	})
 	require.NoError(t, err)
 	return run(t, p, s)
