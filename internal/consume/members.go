@@ -24,7 +24,8 @@ type Members struct {
 	js     jetstream.JetStream
 	bucket jetstream.KeyValueConfig
 	self   string
-	kv     jetstream.KeyValue // nil: to be opened, again where NATS has lost it
+	kv     jetstream.KeyValue // nil: must be opened, for the first time or after a failure
+	listed bool               // an entry of the member may be in the bucket
 }
 
 // Membership says who joins which group.
@@ -42,9 +43,23 @@ func Join(ctx context.Context, js jetstream.JetStream, m Membership) (*Members, 
 		Storage: jetstream.MemoryStorage, // nobody who lived before the server started matters
 	}}
 	if _, err := joined.Beat(ctx); err != nil {
-		return nil, err
+		leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), adminTimeout)
+		defer cancel()
+		return nil, errors.Join(err, joined.Leave(leaving))
 	}
 	return joined, nil
+}
+
+// open opens the group's bucket unless it is open, and makes it if it is missing.
+func (m *Members) open(ctx context.Context) (err error) {
+	if m.kv != nil {
+		return nil
+	}
+	if m.kv, err = m.js.CreateOrUpdateKeyValue(ctx, m.bucket); err != nil {
+		m.kv = nil
+		return fmt.Errorf("open the group's bucket %s: %w", m.bucket.Bucket, err)
+	}
+	return nil
 }
 
 // Beat says that the member lives and returns who does, itself included.
@@ -54,11 +69,10 @@ func (m *Members) Beat(ctx context.Context) (living []string, err error) {
 			m.kv = nil
 		}
 	}()
-	if m.kv == nil {
-		if m.kv, err = m.js.CreateOrUpdateKeyValue(ctx, m.bucket); err != nil {
-			return nil, fmt.Errorf("open the group's bucket %s: %w", m.bucket.Bucket, err)
-		}
+	if err := m.open(ctx); err != nil {
+		return nil, err
 	}
+	m.listed = true // an attempt that fails may be applied
 	if _, err := m.kv.PutString(ctx, m.self, ""); err != nil {
 		return nil, fmt.Errorf("say that %s lives: %w", m.self, err)
 	}
@@ -69,14 +83,20 @@ func (m *Members) Beat(ctx context.Context) (living []string, err error) {
 	return living, nil
 }
 
-// Leave says that the member has stopped.
+// Leave removes the member from its group, so that the others take its work over at
+// once. It does so after a heartbeat that failed too: Beat is often interrupted by the
+// signal that stops the member.
 func (m *Members) Leave(ctx context.Context) error {
-	if m.kv == nil {
-		return nil // it is not known to live
+	if !m.listed {
+		return nil
+	}
+	if err := m.open(ctx); err != nil {
+		return fmt.Errorf("leave the group: %w", err)
 	}
 	if err := m.kv.Purge(ctx, m.self); err != nil {
 		return fmt.Errorf("leave the group: %w", err)
 	}
+	m.listed = false
 	return nil
 }
 

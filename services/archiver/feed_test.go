@@ -131,7 +131,6 @@ func TestBatchesBySizeAndAge(t *testing.T) {
 	mustHold(t, w.Open(t), deleted)
 	require.Zero(t, w.open(t))
 
-	how = tuning() // it takes lanes within a second, whatever the first one left behind
 	how.Feed.Linger = 200 * time.Millisecond
 	r = w.start(t, "b", how)
 	late := deletion(namespaces()[0], "alice", 30, true)
