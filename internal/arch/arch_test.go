@@ -233,7 +233,7 @@ func TestViolationsAreFound(t *testing.T) {
 		"internal on a service":       {"internal/x/x.go", file(`import _ "github.com/tidegate/tidegate/services/admission"`, ""), "must not import"},
 		"a folder of its own":         {"utils/x.go", file("", ""), "has no row"},
 		"a subject":                   {"services/admission/x.go", file("", `const s = "tidegate.v1.default.acquire"`), "NATS subjects"},
-		"a subject of another kind":   {"internal/consume/x.go", file("", `const s = "tidegate.dlq.v1.archiver"`), "NATS subjects"},
+		"a subject of another kind":   {"internal/feed/x.go", file("", `const s = "tidegate.dlq.v1.archiver"`), "NATS subjects"},
 		"an attribute":                {"services/admission/x.go", file("", `const s = "shard_count"`), "attribute names"},
 		"an attribute of a limit":     {"services/sharder/x.go", file("", `const s = "b_wcu_tc"`), "attribute names"},
 		"an attribute's ending":       {"services/sharder/x.go", file("", `func f(x string) string { return x + "_dr" }`), "attribute names"},

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/internal/usage"
 	"github.com/tidegate/tidegate/pkg/events"
@@ -36,7 +36,7 @@ type account struct {
 
 // accounts sorts what the records of a batch tell by snapshot. Records that used
 // nothing are in none.
-func accounts(records []consume.Record, windows []usage.Window, keep time.Duration) []*account {
+func accounts(records []feed.Record, windows []usage.Window, keep time.Duration) []*account {
 	var all []*account
 	byKey := map[keys.Usage]*account{}
 	for i, r := range records {

@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/internal/roster"
 	"github.com/tidegate/tidegate/internal/storecalls"
 	"github.com/tidegate/tidegate/internal/usage"
@@ -34,7 +34,7 @@ type Config struct {
 	Metrics  prometheus.Registerer
 	// Keep is how long a snapshot is kept after its window. Default 90 days.
 	Keep      time.Duration
-	Retention consume.Retention // of the feed, where no relay has made it yet
+	Retention feed.Retention // of the feed, where no relay has made it yet
 	Tuning    Tuning
 }
 
@@ -43,7 +43,7 @@ type Tuning struct {
 	Monthly      bool          // monthly snapshots too
 	Writes       int           // snapshots of one batch that are written at once. Default 16
 	StoreTimeout time.Duration // of one call to DynamoDB. Default 2 s
-	Feed         consume.Tuning
+	Feed         feed.Tuning
 }
 
 const (
@@ -68,7 +68,7 @@ func (cfg Config) withDefaults() Config {
 // Aggregator is one of the aggregators of a table.
 type Aggregator struct {
 	cfg   Config
-	group *consume.Group
+	group *feed.Group
 }
 
 // New makes an aggregator. It does nothing until Run.
@@ -93,8 +93,8 @@ func New(cfg Config) (*Aggregator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("aggregator: %w", err)
 	}
-	group, err := consume.New(consume.Config{
-		JetStream: js, Service: service, Member: cfg.Member, Kinds: consume.KindsOf(service), Handle: c.apply,
+	group, err := feed.New(feed.Config{
+		JetStream: js, Service: service, Member: cfg.Member, Kinds: feed.KindsOf(service), Handle: c.apply,
 		Now: cfg.Now, Log: cfg.Log, Metrics: cfg.Metrics, Retention: cfg.Retention, Tuning: cfg.Tuning.Feed,
 	})
 	if err != nil {

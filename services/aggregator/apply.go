@@ -10,7 +10,7 @@ import (
 	smithytime "github.com/aws/smithy-go/time"
 	"github.com/sourcegraph/conc/pool"
 
-	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/internal/usage"
 )
@@ -41,7 +41,7 @@ type refusal struct {
 
 // apply counts a batch. After an error some of its snapshots may have been
 // written; the same batch given again counts nothing twice.
-func (c *counter) apply(ctx context.Context, b *consume.Batch) error {
+func (c *counter) apply(ctx context.Context, b *feed.Batch) error {
 	all := accounts(b.Records, c.windows, c.keep)
 	refused := make([][]refusal, len(all))
 	err := c.each(all, func(i int) (err error) {
@@ -83,7 +83,7 @@ func (c *counter) each(all []*account, do func(i int) error) error {
 
 // setApart adds the mark of a refused record to the snapshots that do count it. A replay
 // is given to all snapshots of the record, and those refuse it.
-func (c *counter) setApart(ctx context.Context, records []consume.Record, record int, all []*account, refused [][]refusal) error {
+func (c *counter) setApart(ctx context.Context, records []feed.Record, record int, all []*account, refused [][]refusal) error {
 	r := &records[record]
 	if r.Replay != "" {
 		return nil // each snapshot that counts it has its mark

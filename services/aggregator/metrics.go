@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics of an aggregator; those of the feed are counted by package consume.
+// metrics of an aggregator; those of the feed are counted by package feed.
 type metrics struct {
 	written prometheus.Counter
 	refused prometheus.Counter

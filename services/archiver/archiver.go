@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidegate/tidegate/internal/archive"
-	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/internal/roster"
 	"github.com/tidegate/tidegate/pkg/api"
 )
@@ -29,7 +29,7 @@ type Config struct {
 	Now       func() time.Time
 	Log       *slog.Logger
 	Metrics   prometheus.Registerer
-	Retention consume.Retention // of the feed, where no relay has made it yet
+	Retention feed.Retention // of the feed, where no relay has made it yet
 	Tuning    Tuning
 }
 
@@ -39,7 +39,7 @@ type Tuning struct {
 	Writes       int           // objects of one batch that are written at once. Default 8
 	// Feed has the size and the age of a batch: Batch, 512 records by default, and
 	// Linger, 5 s by default; below 0 a batch is what is there.
-	Feed consume.Tuning
+	Feed feed.Tuning
 }
 
 const (
@@ -68,7 +68,7 @@ func (t Tuning) withDefaults() Tuning {
 // Archiver is one of the archivers of a table.
 type Archiver struct {
 	cfg   Config
-	group *consume.Group
+	group *feed.Group
 }
 
 // New makes an archiver. It does nothing until Run.
@@ -86,8 +86,8 @@ func New(cfg Config) (*Archiver, error) {
 		return nil, fmt.Errorf("archiver: metrics: %w", err)
 	}
 	w := &writer{archive: cfg.Archive, timeout: cfg.Tuning.StoreTimeout, writes: cfg.Tuning.Writes, metrics: m}
-	group, err := consume.New(consume.Config{
-		JetStream: js, Service: service, Member: cfg.Member, Kinds: consume.KindsOf(service), Handle: w.store,
+	group, err := feed.New(feed.Config{
+		JetStream: js, Service: service, Member: cfg.Member, Kinds: feed.KindsOf(service), Handle: w.store,
 		Now: cfg.Now, Log: cfg.Log, Metrics: cfg.Metrics, Retention: cfg.Retention, Tuning: cfg.Tuning.Feed,
 	})
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/tidegate/tidegate/internal/archive"
 	"github.com/tidegate/tidegate/internal/archive/archivetest"
-	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/pkg/events"
 )
 
@@ -150,7 +150,7 @@ func TestDeadLetters(t *testing.T) {
 	r := w.start(t, "a", calm())
 	w.drained(t)
 	mustHold(t, w.Open(t), []*events.Event{good})
-	letters, _, err := consume.NewDeadLetters(w.js).List(t.Context(), service, 0, 10)
+	letters, _, err := feed.NewDeadLetters(w.js).List(t.Context(), service, 0, 10)
 	require.NoError(t, err)
 	require.Len(t, letters, 1)
 	r.leave(t)

@@ -6,7 +6,7 @@ import (
 	"github.com/tidegate/tidegate/internal/archive"
 )
 
-// metrics of an archiver; those of the feed are counted by package consume.
+// metrics of an archiver; those of the feed are counted by package feed.
 type metrics struct {
 	events  prometheus.Counter
 	bytes   prometheus.Counter

@@ -8,7 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/internal/leader"
 	"github.com/tidegate/tidegate/pkg/events"
 )
@@ -72,7 +72,7 @@ func (h *history) look(ctx context.Context) (leader.Term, error) {
 	term, err := leader.TermOf(call, h.relay.cfg.NATS, events.StreamName)
 	var refused *jetstream.APIError
 	if errors.As(err, &refused) && refused.ErrorCode == jetstream.JSErrCodeStreamNotFound {
-		if _, err = consume.EnsureFeed(call, h.relay.js, h.relay.cfg.Retention); err == nil {
+		if _, err = feed.EnsureFeed(call, h.relay.js, h.relay.cfg.Retention); err == nil {
 			term, err = leader.TermOf(call, h.relay.cfg.NATS, events.StreamName)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
 	"github.com/nats-io/nats.go"
 
-	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/internal/leader"
 	"github.com/tidegate/tidegate/pkg/events"
 )
@@ -307,7 +307,7 @@ func (r *reader) bury(ctx context.Context, record *record, reason error) error {
 	}
 	call, cancel := r.relay.request(ctx)
 	defer cancel()
-	err = r.relay.dead.Put(call, service, consume.Casualty{
+	err = r.relay.dead.Put(call, service, feed.Casualty{
 		// It was in no lane; replays of relays are in whichever.
 		Subject: events.ReplaySubject(service, 0), Mark: record.label + "/" + record.sequence, Data: data, Reason: reason,
 	})

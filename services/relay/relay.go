@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sourcegraph/conc"
 
-	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/internal/roster"
 	"github.com/tidegate/tidegate/internal/storecalls"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -32,7 +32,7 @@ type Config struct {
 	Now       func() time.Time
 	Log       *slog.Logger
 	Metrics   prometheus.Registerer
-	Retention consume.Retention // of the feed; the relay that starts last sets it
+	Retention feed.Retention // of the feed; the relay that starts last sets it
 	// Expects names services whose changes wait in the feed also before the first of
 	// their processes has registered.
 	Expects []string
@@ -88,7 +88,7 @@ type Relay struct {
 	metrics *metrics
 	room    room
 	js      jetstream.JetStream
-	dead    *consume.DeadLetters
+	dead    *feed.DeadLetters
 	feed    jetstream.Stream // set by Run before anything reads it
 	history *history
 	batches chan struct{} // holds one for each batch that is being published
@@ -116,7 +116,7 @@ func New(cfg Config) (*Relay, error) {
 	tuning := cfg.Tuning.withDefaults()
 	r := &Relay{
 		cfg: cfg, tuning: tuning, store: newStore(watched, cfg.Table, tuning.StoreTimeout), metrics: m,
-		js: js, dead: consume.NewDeadLetters(js), batches: make(chan struct{}, parallelBatches),
+		js: js, dead: feed.NewDeadLetters(js), batches: make(chan struct{}, parallelBatches),
 		ended: make(chan struct{}, 1), ready: make(chan struct{}),
 	}
 	r.history = &history{relay: r}
@@ -157,14 +157,14 @@ func (r *Relay) Run(ctx context.Context) error {
 }
 
 // open opens the feed and joins the group.
-func (r *Relay) open(ctx context.Context) (members *consume.Members, err error) {
-	if r.feed, err = consume.EnsureFeed(ctx, r.js, r.cfg.Retention); err != nil {
+func (r *Relay) open(ctx context.Context) (members *feed.Members, err error) {
+	if r.feed, err = feed.EnsureFeed(ctx, r.js, r.cfg.Retention); err != nil {
 		return nil, err
 	}
 	if _, err := r.openReplays(ctx); err != nil { // before anybody asks whether replays are followed
 		return nil, err
 	}
-	return consume.Join(ctx, r.js, consume.Membership{
+	return feed.Join(ctx, r.js, feed.Membership{
 		Service: service, Member: r.cfg.Member, TTL: r.tuning.MemberTTL, Replicas: r.cfg.Retention.Replicas,
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/pkg/events"
 )
 
@@ -89,15 +89,15 @@ func (r *Relay) replay(ctx context.Context, m jetstream.Msg) error {
 	if err != nil {
 		return fmt.Errorf("a replay without a place in the feed: %w", err)
 	}
-	mark := m.Headers().Get(consume.HeaderReplay)
+	mark := m.Headers().Get(feed.HeaderReplay)
 	again, err := r.eventAgain(m.Data())
 	switch {
 	case err != nil:
-		err = r.dead.Put(call, service, consume.Casualty{
+		err = r.dead.Put(call, service, feed.Casualty{
 			Subject: m.Subject(), Mark: mark, Attempt: strconv.FormatUint(meta.Sequence.Stream, 10), Data: m.Data(), Reason: err,
 		})
 	case again != nil:
-		again.Header.Set(consume.HeaderReplay, mark)
+		again.Header.Set(feed.HeaderReplay, mark)
 		_, err = r.js.PublishMsg(call, again, jetstream.WithMsgID(replayConsumer+"/"+mark))
 	}
 	if err != nil {

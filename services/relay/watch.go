@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/sourcegraph/conc"
 
-	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/internal/leader"
 	"github.com/tidegate/tidegate/pkg/events"
 )
@@ -19,7 +19,7 @@ import (
 // and relays come and go.
 type watch struct {
 	relay   *Relay
-	members *consume.Members
+	members *feed.Members
 
 	// owned by run
 	living  []string
@@ -77,7 +77,7 @@ func (w *watch) look(ctx context.Context) {
 
 // purge has the feed purged, if that is this relay's part.
 func (w *watch) purge(ctx context.Context) {
-	if consume.Owner("purge", w.living) != w.relay.cfg.Member {
+	if feed.Owner("purge", w.living) != w.relay.cfg.Member {
 		w.house.hide()
 		return
 	}
@@ -201,7 +201,7 @@ func (w *watch) mine(ctx context.Context) (map[source]bool, error) {
 	for _, at := range open {
 		all[at] = false
 	}
-	maps.DeleteFunc(all, func(at source, _ bool) bool { return consume.Owner(at.shard, w.living) != w.relay.cfg.Member })
+	maps.DeleteFunc(all, func(at source, _ bool) bool { return feed.Owner(at.shard, w.living) != w.relay.cfg.Member })
 	return all, nil
 }
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
-	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/pkg/bucket"
 	"github.com/tidegate/tidegate/pkg/events"
@@ -48,7 +48,7 @@ func bucketOf(key keys.Bucket) keys.Bucket {
 }
 
 // note takes a record of the feed in. One that comes again changes nothing.
-func (b *book) note(r consume.Record) {
+func (b *book) note(r feed.Record) {
 	key, isBucket := r.Key.(keys.Bucket)
 	if !isBucket || r.Bucket == nil || key.Shard >= bucket.MaxShards {
 		return

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/bucket"
 	"github.com/tidegate/tidegate/pkg/events"
@@ -41,7 +41,7 @@ func shardOf(number, level, want int, units int64) *table.Bucket {
 func TestRecordsThatComeAgainCountOnce(t *testing.T) {
 	w := newWorld(t)
 	s := w.sharder()
-	var records []consume.Record
+	var records []feed.Record
 	for n := range int64(5) {
 		records = append(records, w.record(shardOf(0, 1, 0, 10*n), shardOf(0, 1, 0, 10*(n+1))))
 	}
@@ -146,7 +146,7 @@ func TestOtherRecordsAreLeftOut(t *testing.T) {
 	s := w.sharder()
 	strange := w.record(nil, shardOf(0, 1, 0, 1))
 	strange.Key = keys.Bucket{Namespace: ns, Entity: "e", Resource: "r", Shard: bucket.MaxShards}
-	entity := consume.Record{Event: &events.Event{Key: keys.Entity{Namespace: ns, ID: "e"}, Entity: &events.Change[events.Entity]{}}}
+	entity := feed.Record{Event: &events.Event{Key: keys.Entity{Namespace: ns, ID: "e"}, Entity: &events.Change[events.Entity]{}}}
 	w.tell(strange, s)
 	w.tell(entity, s)
 	s.requireSizes(t, 0, 0)

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/pkg/bucket"
 	"github.com/tidegate/tidegate/pkg/events"
@@ -35,7 +35,7 @@ func (w *world) start(name string) *running {
 	r.Sharder, err = New(Config{
 		NATS: r.conn, DynamoDB: localdynamo.Config(w.Faults, "us-east-1"), Table: w.Table, Member: name,
 		Clock: w.clock, Log: slog.New(slog.DiscardHandler), Metrics: r.registry,
-		Tuning: Tuning{Look: 5 * time.Millisecond, Feed: consume.Tuning{ // a member is missed as late as by default
+		Tuning: Tuning{Look: 5 * time.Millisecond, Feed: feed.Tuning{ // a member is missed as late as by default
 			Heartbeat: 100 * time.Millisecond, Poll: 100 * time.Millisecond, MaxBackoff: 100 * time.Millisecond, DrainTimeout: 5 * time.Second,
 		}},
 	})
@@ -106,7 +106,7 @@ func TestShardersShareTheFeed(t *testing.T) {
 	}, patience, time.Millisecond)
 	require.Zero(t, both[1-owner].counted(double, "done"))
 	require.InDelta(t, 1, metric(t, both[owner].registry, "tidegate_feed_skipped_total"), 0)
-	dead, err := consume.NewDeadLetters(js).Count(t.Context(), service)
+	dead, err := feed.NewDeadLetters(js).Count(t.Context(), service)
 	require.NoError(t, err)
 	require.Zero(t, dead)
 

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics of a sharder; those of the feed are counted by package consume.
+// metrics of a sharder; those of the feed are counted by package feed.
 type metrics struct {
 	steps                  *prometheus.CounterVec
 	heard, unread          prometheus.Counter

@@ -18,7 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidegate/tidegate/internal/audit"
-	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/internal/limits"
 	"github.com/tidegate/tidegate/internal/roster"
 	"github.com/tidegate/tidegate/internal/shards"
@@ -42,7 +42,7 @@ type Config struct {
 	Clock     storeclock.Source
 	Log       *slog.Logger
 	Metrics   prometheus.Registerer
-	Retention consume.Retention // of the feed, where no relay has made it yet
+	Retention feed.Retention // of the feed, where no relay has made it yet
 	Tuning    Tuning
 }
 
@@ -52,7 +52,7 @@ type Tuning struct {
 	Steps    int           // steps under way at once. Default 16
 	Look     time.Duration // how often plans are made. Default 250 ms
 	Survey   time.Duration // how often divided buckets are looked for that nobody writes to. Default 1 h
-	Feed     consume.Tuning
+	Feed     feed.Tuning
 }
 
 const (
@@ -85,7 +85,7 @@ type Sharder struct {
 	cfg     Config
 	clock   *storeclock.Clock
 	book    *book
-	group   *consume.Group
+	group   *feed.Group
 	client  *dynamodb.Client
 	shards  *shards.Store
 	limits  *limits.Store
@@ -123,8 +123,8 @@ func New(cfg Config) (*Sharder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sharder: %w", err)
 	}
-	s.group, err = consume.New(consume.Config{
-		JetStream: js, Service: service, Member: cfg.Member, Kinds: consume.KindsOf(service), Handle: s.follow, Forgetful: true,
+	s.group, err = feed.New(feed.Config{
+		JetStream: js, Service: service, Member: cfg.Member, Kinds: feed.KindsOf(service), Handle: s.follow, Forgetful: true,
 		Now: s.clock.Wall, Log: cfg.Log, Metrics: cfg.Metrics, Retention: cfg.Retention, Tuning: cfg.Tuning.Feed,
 	})
 	if err != nil {
@@ -174,7 +174,7 @@ func (s *Sharder) Run(ctx context.Context) error {
 
 // follow notes what a batch of the feed tells. It never fails: what it does not
 // understand is of no use to it.
-func (s *Sharder) follow(_ context.Context, b *consume.Batch) error {
+func (s *Sharder) follow(_ context.Context, b *feed.Batch) error {
 	for _, r := range b.Records {
 		s.book.note(r)
 	}

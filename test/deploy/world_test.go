@@ -17,7 +17,7 @@ import (
 
 	"github.com/tidegate/tidegate/internal/archive"
 	"github.com/tidegate/tidegate/internal/archive/archivetest"
-	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/internal/namespace"
@@ -118,7 +118,7 @@ func (w *world) runAggregator(t *testing.T, member string) (stop func()) {
 	service, err := aggregator.New(aggregator.Config{
 		NATS: nc, DynamoDB: w.store(aggregatorUser), Table: table.DefaultName, Member: member,
 		Now: time.Now, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(),
-		Tuning: aggregator.Tuning{Feed: consume.Tuning{
+		Tuning: aggregator.Tuning{Feed: feed.Tuning{
 			Heartbeat: 100 * time.Millisecond, Poll: 100 * time.Millisecond, MaxBackoff: 100 * time.Millisecond,
 		}},
 	})
@@ -146,7 +146,7 @@ func (w *world) runArchiver(t *testing.T, member string) (stop func()) {
 	service, err := archiver.New(archiver.Config{
 		NATS: nc, Archive: w.archive(t, archiverUser), Member: member,
 		Now: time.Now, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(),
-		Tuning: archiver.Tuning{Feed: consume.Tuning{
+		Tuning: archiver.Tuning{Feed: feed.Tuning{
 			Heartbeat: 100 * time.Millisecond, Poll: 100 * time.Millisecond, MaxBackoff: 100 * time.Millisecond, Linger: 100 * time.Millisecond,
 		}},
 	})
@@ -161,7 +161,7 @@ func (w *world) runSharder(t *testing.T, member string) (stop func()) {
 	service, err := sharder.New(sharder.Config{
 		NATS: nc, DynamoDB: w.store(sharderUser), Table: table.DefaultName, Member: member,
 		Clock: clock(), Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(),
-		Tuning: sharder.Tuning{Feed: consume.Tuning{
+		Tuning: sharder.Tuning{Feed: feed.Tuning{
 			Heartbeat: 100 * time.Millisecond, Poll: 100 * time.Millisecond, MaxBackoff: 100 * time.Millisecond,
 		}},
 	})

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/audit"
-	"github.com/tidegate/tidegate/internal/consume"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/internal/limits"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
@@ -228,7 +228,7 @@ func (w *world) aggregator(t *testing.T, name string) *process {
 	return w.aggregatorWith(t, name, members())
 }
 
-func (w *world) aggregatorWith(t *testing.T, name string, feed consume.Tuning) *process {
+func (w *world) aggregatorWith(t *testing.T, name string, feed feed.Tuning) *process {
 	t.Helper()
 	p := &process{name: name, conn: w.connect(t), metrics: prometheus.NewRegistry()}
 	a, err := aggregator.New(aggregator.Config{
@@ -241,8 +241,8 @@ func (w *world) aggregatorWith(t *testing.T, name string, feed consume.Tuning) *
 }
 
 // members are the times of a group in tests: a third of the defaults, and less.
-func members() consume.Tuning {
-	return consume.Tuning{
+func members() feed.Tuning {
+	return feed.Tuning{
 		Batch: 64, Heartbeat: 100 * time.Millisecond, MemberTTL: time.Second, PinTTL: time.Second, AckWait: time.Second,
 		Poll: 100 * time.Millisecond, MaxBackoff: 100 * time.Millisecond, DrainTimeout: 5 * time.Second,
 	}
@@ -269,7 +269,7 @@ func (w *world) mustBeCounted(t *testing.T) {
 // mustBeQuiet waits until every record in the feed is acknowledged.
 func (w *world) mustBeQuiet(t *testing.T) {
 	t.Helper()
-	feed, err := w.jetstream(t).Stream(t.Context(), events.StreamName)
+	stream, err := w.jetstream(t).Stream(t.Context(), events.StreamName)
 	require.NoError(t, err)
-	natstest.Drained(t, feed)
+	natstest.Drained(t, stream)
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/archive/archivetest"
-	"github.com/tidegate/tidegate/internal/consume"
 	"github.com/tidegate/tidegate/internal/daemon"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/internal/namespace"
@@ -224,7 +224,7 @@ func (s *system) startAggregator(member string) *process {
 	service, err := aggregator.New(aggregator.Config{
 		NATS: nc, DynamoDB: s.config(s.aggregator), Table: table.DefaultName, Member: member,
 		Now: time.Now, Log: slog.New(slog.DiscardHandler), Metrics: s.registry(),
-		Tuning: aggregator.Tuning{StoreTimeout: storeTimeout, Feed: consume.Tuning{
+		Tuning: aggregator.Tuning{StoreTimeout: storeTimeout, Feed: feed.Tuning{
 			Heartbeat: 100 * time.Millisecond, MemberTTL: time.Second, PinTTL: time.Second, AckWait: 10 * time.Second,
 			Poll: 100 * time.Millisecond, MaxBackoff: 100 * time.Millisecond, DrainTimeout: 5 * time.Second,
 		}},
@@ -238,7 +238,7 @@ func (s *system) startArchiver() *process {
 	service, err := archiver.New(archiver.Config{
 		NATS: nc, Archive: s.objects.Open(s.t), Member: "archiver",
 		Now: time.Now, Log: slog.New(slog.DiscardHandler), Metrics: s.registry(),
-		Tuning: archiver.Tuning{Feed: consume.Tuning{
+		Tuning: archiver.Tuning{Feed: feed.Tuning{
 			Heartbeat: 100 * time.Millisecond, MemberTTL: time.Second, PinTTL: time.Second, AckWait: 10 * time.Second,
 			Poll: 100 * time.Millisecond, MaxBackoff: 100 * time.Millisecond, DrainTimeout: 5 * time.Second, Linger: 100 * time.Millisecond,
 		}},
@@ -252,7 +252,7 @@ func (s *system) startSharder(member string) *process {
 	service, err := sharder.New(sharder.Config{
 		NATS: nc, DynamoDB: s.config(s.sharder), Table: table.DefaultName, Member: member,
 		Clock: clock(new(atomic.Int64)), Log: slog.New(slog.DiscardHandler), Metrics: s.registry(),
-		Tuning: sharder.Tuning{Feed: consume.Tuning{Heartbeat: 100 * time.Millisecond, Poll: 100 * time.Millisecond, MaxBackoff: 100 * time.Millisecond}},
+		Tuning: sharder.Tuning{Feed: feed.Tuning{Heartbeat: 100 * time.Millisecond, Poll: 100 * time.Millisecond, MaxBackoff: 100 * time.Millisecond}},
 	})
 	return s.run(nc, service, err)
 }

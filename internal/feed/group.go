@@ -1,4 +1,4 @@
-package consume
+package feed
 
 import (
 	"context"
@@ -97,7 +97,7 @@ type Group struct {
 func New(cfg Config) (*Group, error) {
 	if cfg.JetStream == nil || cfg.Service == "" || cfg.Member == "" || len(cfg.Kinds) == 0 ||
 		cfg.Handle == nil || cfg.Now == nil || cfg.Log == nil || cfg.Metrics == nil {
-		return nil, errors.New("consume: JetStream, Service, Member, Kinds, Handle, Now, Log and Metrics are required")
+		return nil, errors.New("feed: JetStream, Service, Member, Kinds, Handle, Now, Log and Metrics are required")
 	}
 	g := &Group{
 		cfg: cfg, tuning: cfg.Tuning.withDefaults(),
@@ -107,7 +107,7 @@ func New(cfg Config) (*Group, error) {
 	g.history = &history{g: g, nats: cfg.JetStream.Conn(), last: map[int]place{}}
 	var err error
 	if g.metrics, err = newMetrics(cfg.Metrics, cfg.Service, g.lag); err != nil {
-		return nil, fmt.Errorf("consume: metrics: %w", err)
+		return nil, fmt.Errorf("feed: metrics: %w", err)
 	}
 	return g, nil
 }
@@ -124,27 +124,27 @@ func (g *Group) Owns(lane int) bool { return g.progress.owned(lane) }
 func (g *Group) Run(ctx context.Context) error {
 	feed, err := FollowFeed(ctx, g.cfg.JetStream, g.cfg.Retention)
 	if err != nil {
-		return fmt.Errorf("consume: %w", err)
+		return fmt.Errorf("feed: %w", err)
 	}
 	if err := g.history.look(ctx); err != nil { // it makes the consumers
-		return fmt.Errorf("consume: %w", err)
+		return fmt.Errorf("feed: %w", err)
 	}
 	members, err := Join(ctx, g.cfg.JetStream, Membership{
 		Service: g.cfg.Service, Member: g.cfg.Member, TTL: g.tuning.MemberTTL, Replicas: feed.CachedInfo().Config.Replicas,
 	})
 	if err != nil {
-		return fmt.Errorf("consume: %w", err)
+		return fmt.Errorf("feed: %w", err)
 	}
 	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: g.tuning.DrainTimeout + abortTime}, watermill.NewSlogLogger(quiet(g.cfg.Log)))
 	if err != nil {
-		return fmt.Errorf("consume: %w", err)
+		return fmt.Errorf("feed: %w", err)
 	}
 	router.AddMiddleware(middleware.Recoverer)
 	s := newSubscriber(g, feed, members)
 	router.AddConsumerHandler(g.cfg.Service, events.StreamName, s, g.handle)
 	err = router.Run(ctx)
 	if err = errors.Join(err, s.Close()); err != nil { // Run does not wait for it
-		return fmt.Errorf("consume: %w", err)
+		return fmt.Errorf("feed: %w", err)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package consume_test
+package feed_test
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/events"
 )
@@ -54,7 +54,7 @@ func TestAMemberSaysHowFarBehindItIs(t *testing.T) {
 
 	p.send(t, events.Subject(events.KindBucket, 0), []byte("no JSON"))
 	require.Eventually(t, func() bool { return *status().DeadLetters == 1 }, patience, time.Millisecond)
-	n, err := consume.NewDeadLetters(w.js).Count(t.Context(), "elsewhere")
+	n, err := feed.NewDeadLetters(w.js).Count(t.Context(), "elsewhere")
 	require.NoError(t, err)
 	require.Zero(t, n)
 }
@@ -62,7 +62,7 @@ func TestAMemberSaysHowFarBehindItIs(t *testing.T) {
 // What NATS does not tell is left out, and said to be.
 func TestAStatusWithoutNATS(t *testing.T) {
 	w := newWorld(t)
-	m := w.member(t, "a", func(context.Context, *consume.Batch) error { return nil })
+	m := w.member(t, "a", func(context.Context, *feed.Batch) error { return nil })
 	w.nats.Stop()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()

@@ -1,4 +1,4 @@
-package consume_test
+package feed_test
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/consume"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/pkg/events"
 )
 
@@ -26,7 +26,7 @@ type counted struct {
 
 func newCounted() *counted { return &counted{times: map[string]int{}} }
 
-func (c *counted) handle(_ context.Context, b *consume.Batch) error {
+func (c *counted) handle(_ context.Context, b *feed.Batch) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, r := range b.Records {
@@ -110,17 +110,17 @@ func TestARestartForgetsNothing(t *testing.T) {
 	})
 	require.NoError(t, err)
 	m := w.memberOf(t, "a", seen.handle, fast(), events.Decode)
-	feed, err := w.js.Stream(t.Context(), events.StreamName)
+	stream, err := w.js.Stream(t.Context(), events.StreamName)
 	require.NoError(t, err)
 	for round := range 3 {
 		for i := range 50 {
 			p.publish(t, fmt.Sprintf("entity-%d", i))
 		}
 		seen.mustReach(t, 50*(round+1))
-		natstest.Drained(t, feed)
+		natstest.Drained(t, stream)
 		if round == 2 { // what is gone cannot be told from what was forgotten, and costs nothing
 			require.Zero(t, rewound.Load())
-			require.NoError(t, feed.Purge(t.Context(), jetstream.WithPurgeSubject(events.ChangesAll)))
+			require.NoError(t, stream.Purge(t.Context(), jetstream.WithPurgeSubject(events.ChangesAll)))
 		}
 		w.nats.Restart(t)
 	}

@@ -1,4 +1,4 @@
-package consume_test
+package feed_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/pkg/events"
 )
 
@@ -26,7 +26,7 @@ func TestAMemberThatLeavesIsNotWaitedFor(t *testing.T) {
 	tuning := calm()
 	tuning.Heartbeat = time.Millisecond
 	handled := make(chan struct{}, 1)
-	handle := func(context.Context, *consume.Batch) error { handled <- struct{}{}; return nil }
+	handle := func(context.Context, *feed.Batch) error { handled <- struct{}{}; return nil }
 	for n := range 15 {
 		m := w.memberOf(t, fmt.Sprintf("member-%d", n), handle, tuning, events.Decode)
 		p.publish(t, fmt.Sprintf("entity-%d", n))
@@ -43,12 +43,12 @@ func TestAMemberThatLeavesIsNotWaitedFor(t *testing.T) {
 // A heartbeat that the signal to stop interrupts leaves no entry behind.
 func TestAMemberLeavesAfterAnInterruptedHeartbeat(t *testing.T) {
 	w := newWorld(t)
-	membership := func(name string) consume.Membership {
-		return consume.Membership{Service: "test", Member: name, TTL: patience}
+	membership := func(name string) feed.Membership {
+		return feed.Membership{Service: "test", Member: name, TTL: patience}
 	}
-	other, err := consume.Join(t.Context(), w.connect(t), membership("other"))
+	other, err := feed.Join(t.Context(), w.connect(t), membership("other"))
 	require.NoError(t, err)
-	m, err := consume.Join(t.Context(), w.connect(t), membership("stopped"))
+	m, err := feed.Join(t.Context(), w.connect(t), membership("stopped"))
 	require.NoError(t, err)
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -66,10 +66,10 @@ func TestAMemberLeavesAfterAnInterruptedHeartbeat(t *testing.T) {
 // A member that is stopped while it joins leaves no entry behind either.
 func TestAMemberThatIsStoppedWhileItJoinsLeaves(t *testing.T) {
 	w := newWorld(t)
-	membership := func(name string) consume.Membership {
-		return consume.Membership{Service: "test", Member: name, TTL: patience}
+	membership := func(name string) feed.Membership {
+		return feed.Membership{Service: "test", Member: name, TTL: patience}
 	}
-	other, err := consume.Join(t.Context(), w.connect(t), membership("other"))
+	other, err := feed.Join(t.Context(), w.connect(t), membership("other"))
 	require.NoError(t, err)
 	spy := w.nats.Connect(t)
 	put := make(chan struct{}, 10)
@@ -83,7 +83,7 @@ func TestAMemberThatIsStoppedWhileItJoinsLeaves(t *testing.T) {
 	for n := range 5 {
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { <-put; cancel() }()
-		m, err := consume.Join(ctx, w.connect(t), membership(fmt.Sprintf("joining-%d", n)))
+		m, err := feed.Join(ctx, w.connect(t), membership(fmt.Sprintf("joining-%d", n)))
 		if err == nil { // the signal came too late
 			require.NoError(t, m.Leave(t.Context()))
 		}

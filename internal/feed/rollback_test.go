@@ -1,4 +1,4 @@
-package consume_test
+package feed_test
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/pkg/events"
 )
 
@@ -33,7 +33,7 @@ func find(t *testing.T, root, name string) (found string) {
 func TestAStreamThatLostItsEndIsFollowed(t *testing.T) {
 	w := newWorld(t)
 	l, p := newLedger(), w.publisher(t)
-	m := w.memberOf(t, "a", func(_ context.Context, b *consume.Batch) error { l.apply("a", b); return nil }, fast(), events.Decode)
+	m := w.memberOf(t, "a", func(_ context.Context, b *feed.Batch) error { l.apply("a", b); return nil }, fast(), events.Decode)
 	for i := range 40 {
 		p.publish(t, fmt.Sprintf("entity-%d", i%4))
 	}
@@ -52,7 +52,7 @@ func TestAStreamThatLostItsEndIsFollowed(t *testing.T) {
 	_ = os.Remove(filepath.Join(dir, "msgs", "index.db"))
 	w.nats.Restart(t)
 	p.js = w.connect(t)
-	m = w.memberOf(t, "b", func(_ context.Context, b *consume.Batch) error { l.apply("b", b); return nil }, fast(), events.Decode)
+	m = w.memberOf(t, "b", func(_ context.Context, b *feed.Batch) error { l.apply("b", b); return nil }, fast(), events.Decode)
 	// New changes come, and the relay brings the lost ones again in whatever order: here
 	// the new ones are first.
 	for i := range 40 {

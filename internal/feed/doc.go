@@ -1,4 +1,4 @@
-// Package consume shares the change feed among the processes of a service.
+// Package feed shares the change feed among the processes of a service.
 //
 // # Words
 //
@@ -33,6 +33,6 @@
 // A member that leaves, or that was not heard of for [Tuning].MemberTTL, loses its
 // lanes to the others; one that joins takes its share.
 //
-//	g, err := consume.New(consume.Config{Service: "aggregator", Handle: apply, …})
+//	g, err := feed.New(feed.Config{Service: "aggregator", Handle: apply, …})
 //	err = g.Run(ctx) // until ctx ends and the batches under way are done
-package consume
+package feed

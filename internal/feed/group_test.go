@@ -1,4 +1,4 @@
-package consume_test
+package feed_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/pkg/events"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
@@ -28,7 +28,7 @@ type ledger struct {
 
 func newLedger() *ledger { return &ledger{last: map[string]int64{}, by: map[string]int{}} }
 
-func (l *ledger) apply(member string, b *consume.Batch) {
+func (l *ledger) apply(member string, b *feed.Batch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, r := range b.Records {
@@ -72,7 +72,7 @@ func TestMembersShareTheLanesWhoeverComesAndGoes(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	w := newWorld(t)
 	l, p := newLedger(), w.publisher(t)
-	handlerOf := func(name string) func(context.Context, *consume.Batch) error {
+	handlerOf := func(name string) func(context.Context, *feed.Batch) error {
 		own := rand.New(rand.NewPCG(random.Uint64(), 1))
 		var mu sync.Mutex
 		roll := func(n int) int {
@@ -80,7 +80,7 @@ func TestMembersShareTheLanesWhoeverComesAndGoes(t *testing.T) {
 			defer mu.Unlock()
 			return own.IntN(n)
 		}
-		return func(_ context.Context, b *consume.Batch) error {
+		return func(_ context.Context, b *feed.Batch) error {
 			switch roll(40) {
 			case 0:
 				return errors.New("the store is down")
@@ -132,7 +132,7 @@ func TestMembersShareTheLanesWhoeverComesAndGoes(t *testing.T) {
 func TestTheServerRestarts(t *testing.T) {
 	w := newWorld(t)
 	l, p := newLedger(), w.publisher(t)
-	w.memberOf(t, "a", func(_ context.Context, b *consume.Batch) error { l.apply("a", b); return nil }, fast(), events.Decode)
+	w.memberOf(t, "a", func(_ context.Context, b *feed.Batch) error { l.apply("a", b); return nil }, fast(), events.Decode)
 	for i := range 200 {
 		p.publish(t, fmt.Sprintf("entity-%d", i%20))
 	}
@@ -146,13 +146,13 @@ func TestTheServerRestarts(t *testing.T) {
 
 func TestAnotherNumberOfLanesIsRefused(t *testing.T) {
 	w := newWorld(t)
-	feed, err := w.js.Stream(t.Context(), events.StreamName)
+	stream, err := w.js.Stream(t.Context(), events.StreamName)
 	require.NoError(t, err)
-	cfg := feed.CachedInfo().Config
+	cfg := stream.CachedInfo().Config
 	cfg.Metadata[events.LanesMetadata] = "32"
 	_, err = w.js.UpdateStream(t.Context(), cfg)
 	require.NoError(t, err)
-	_, err = consume.EnsureFeed(t.Context(), w.js, consume.Retention{})
+	_, err = feed.EnsureFeed(t.Context(), w.js, feed.Retention{})
 	require.ErrorContains(t, err, `"32" lanes`)
 }
 
@@ -162,30 +162,30 @@ func TestAServiceThatFollowsLeavesTheFeedAsItIs(t *testing.T) {
 	w := newWorld(t)
 	ctx := t.Context()
 	require.NoError(t, w.js.DeleteStream(ctx, events.StreamName))
-	kept := func(r consume.Retention) consume.Retention {
+	kept := func(r feed.Retention) feed.Retention {
 		t.Helper()
-		feed, err := consume.FollowFeed(ctx, w.js, r)
+		stream, err := feed.FollowFeed(ctx, w.js, r)
 		require.NoError(t, err)
-		_, err = consume.NewDeadLetters(w.js).Count(ctx, "test")
+		_, err = feed.NewDeadLetters(w.js).Count(ctx, "test")
 		require.NoError(t, err)
-		cfg := feed.CachedInfo().Config
-		return consume.Retention{Replicas: cfg.Replicas, MaxAge: cfg.MaxAge, MaxBytes: cfg.MaxBytes}
+		cfg := stream.CachedInfo().Config
+		return feed.Retention{Replicas: cfg.Replicas, MaxAge: cfg.MaxAge, MaxBytes: cfg.MaxBytes}
 	}
-	first := consume.Retention{Replicas: 1, MaxAge: 2 * time.Hour, MaxBytes: 2 << 20}
+	first := feed.Retention{Replicas: 1, MaxAge: 2 * time.Hour, MaxBytes: 2 << 20}
 	require.Equal(t, first, kept(first))
-	require.Equal(t, first, kept(consume.Retention{}))
-	relays := consume.Retention{Replicas: 1, MaxAge: 3 * time.Hour, MaxBytes: 3 << 20}
-	_, err := consume.EnsureFeed(ctx, w.js, relays)
+	require.Equal(t, first, kept(feed.Retention{}))
+	relays := feed.Retention{Replicas: 1, MaxAge: 3 * time.Hour, MaxBytes: 3 << 20}
+	_, err := feed.EnsureFeed(ctx, w.js, relays)
 	require.NoError(t, err)
 	require.NoError(t, w.js.DeleteStream(ctx, "TIDEGATE_DLQ"))
 	require.Equal(t, relays, kept(first))
 
-	feed, err := w.js.Stream(ctx, events.StreamName)
+	stream, err := w.js.Stream(ctx, events.StreamName)
 	require.NoError(t, err)
-	cfg := feed.CachedInfo().Config
+	cfg := stream.CachedInfo().Config
 	cfg.Metadata[events.LanesMetadata] = "32"
 	_, err = w.js.UpdateStream(ctx, cfg)
 	require.NoError(t, err)
-	_, err = consume.FollowFeed(ctx, w.js, relays)
+	_, err = feed.FollowFeed(ctx, w.js, relays)
 	require.ErrorContains(t, err, `"32" lanes`)
 }

@@ -1,4 +1,4 @@
-package consume_test
+package feed_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/pkg/events"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
@@ -31,7 +31,7 @@ func newWatcher() *watcher {
 	return &watcher{records: make(chan seen, 100), refuse: func(string) error { return nil }}
 }
 
-func (w *watcher) handle(_ context.Context, b *consume.Batch) error {
+func (w *watcher) handle(_ context.Context, b *feed.Batch) error {
 	for i, r := range b.Records {
 		entity := r.Key.(keys.Bucket).Entity
 		if err := w.refuse(entity); err != nil {
@@ -54,10 +54,10 @@ func (w *watcher) next(t *testing.T) seen {
 }
 
 // letters waits for so many dead letters of the service and returns them.
-func (w *world) letters(t *testing.T, n int) []consume.DeadLetter {
+func (w *world) letters(t *testing.T, n int) []feed.DeadLetter {
 	t.Helper()
-	dead := consume.NewDeadLetters(w.js)
-	var all []consume.DeadLetter
+	dead := feed.NewDeadLetters(w.js)
+	var all []feed.DeadLetter
 	require.Eventually(t, func() bool {
 		var err error
 		all, _, err = dead.List(t.Context(), "test", 0, 100)
@@ -87,7 +87,7 @@ func TestAMalformedEventIsADeadLetter(t *testing.T) {
 	require.False(t, all[1].At.IsZero())
 	require.Equal(t, "2", fmt.Sprint(m.metric(t, "tidegate_feed_dead_letters_total")))
 
-	dead := consume.NewDeadLetters(w.js)
+	dead := feed.NewDeadLetters(w.js)
 	one, next, err := dead.List(t.Context(), "", 0, 1)
 	require.NoError(t, err)
 	require.Equal(t, all[:1], one)
@@ -105,8 +105,8 @@ func TestAMalformedEventIsADeadLetter(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, all[1], got)
 	_, err = dead.Get(t.Context(), 99)
-	require.ErrorIs(t, err, consume.ErrNoDeadLetter)
-	require.ErrorIs(t, dead.Replay(t.Context(), 99), consume.ErrNoDeadLetter)
+	require.ErrorIs(t, err, feed.ErrNoDeadLetter)
+	require.ErrorIs(t, dead.Replay(t.Context(), 99), feed.ErrNoDeadLetter)
 }
 
 // A record that is refused can be replayed, as often as it takes, and keeps its
@@ -133,14 +133,14 @@ func TestARefusedRecordIsReplayed(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "bob", event.Key.(keys.Bucket).Entity)
 
-	dead := consume.NewDeadLetters(w.js)
+	dead := feed.NewDeadLetters(w.js)
 	require.NoError(t, dead.Replay(t.Context(), first.Number))
 	again := h.next(t)
 	require.Equal(t, "bob", again.entity)
 	require.NotEmpty(t, again.replay)
 	second := w.letters(t, 1)[0]
 	require.NotEqual(t, first.Number, second.Number, "it fails again")
-	require.ErrorIs(t, dead.Replay(t.Context(), first.Number), consume.ErrNoDeadLetter)
+	require.ErrorIs(t, dead.Replay(t.Context(), first.Number), feed.ErrNoDeadLetter)
 
 	m.leave(t)
 	h.refuse = func(string) error { return nil }
@@ -188,14 +188,14 @@ func TestMarksOutliveTheFeed(t *testing.T) {
 		for _, stream := range []string{events.StreamName, "TIDEGATE_DLQ"} {
 			require.NoError(t, w.js.DeleteStream(t.Context(), stream))
 		}
-		_, err := consume.EnsureFeed(t.Context(), w.js, consume.Retention{})
+		_, err := feed.EnsureFeed(t.Context(), w.js, feed.Retention{})
 		require.NoError(t, err)
 	}
 	require.Len(t, marks, 3+2)
 }
 
 // dead are the dead letters of the world.
-func (w *world) dead() *consume.DeadLetters { return consume.NewDeadLetters(w.js) }
+func (w *world) dead() *feed.DeadLetters { return feed.NewDeadLetters(w.js) }
 
 // rawLetter reads a dead letter with its headers.
 func (w *world) rawLetter(t *testing.T, number uint64) (*jetstream.RawStreamMsg, error) {
@@ -209,14 +209,14 @@ func (w *world) rawLetter(t *testing.T, number uint64) (*jetstream.RawStreamMsg,
 // again.
 func TestADeadLetterIsPutOnce(t *testing.T) {
 	w := newWorld(t)
-	dead := consume.NewDeadLetters(w.js)
-	c := consume.Casualty{Subject: events.Subject(events.KindBucket, 7), Mark: "12", Data: []byte("x"), Reason: errors.New("?")}
+	dead := feed.NewDeadLetters(w.js)
+	c := feed.Casualty{Subject: events.Subject(events.KindBucket, 7), Mark: "12", Data: []byte("x"), Reason: errors.New("?")}
 	for range 2 {
 		require.NoError(t, dead.Put(t.Context(), "test", c))
 		require.NoError(t, dead.Put(t.Context(), "other", c))
 	}
 	first := w.letters(t, 1)[0]
-	require.ErrorIs(t, dead.Replay(t.Context(), first.Number), consume.ErrTakesNoReplays, "the service never ran")
+	require.ErrorIs(t, dead.Replay(t.Context(), first.Number), feed.ErrTakesNoReplays, "the service never ran")
 	w.letters(t, 1)
 	c.Attempt = "13"
 	require.NoError(t, dead.Put(t.Context(), "test", c))

@@ -1,4 +1,4 @@
-package consume_test
+package feed_test
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/pkg/events"
 )
 
@@ -20,7 +20,7 @@ type owners struct {
 	of map[int]string
 }
 
-func (o *owners) handled(name string, b *consume.Batch) {
+func (o *owners) handled(name string, b *feed.Batch) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.of[b.Lane] = name
@@ -60,7 +60,7 @@ func TestLanesMoveUnderLoad(t *testing.T) {
 	w := newWorld(t)
 	l, p, o := newLedger(), w.publisher(t), &owners{of: map[int]string{}}
 	join := func(name string) *member {
-		return w.memberOf(t, name, func(_ context.Context, b *consume.Batch) error {
+		return w.memberOf(t, name, func(_ context.Context, b *feed.Batch) error {
 			o.handled(name, b)
 			l.apply(name, b)
 			return nil
@@ -70,7 +70,7 @@ func TestLanesMoveUnderLoad(t *testing.T) {
 		t.Helper()
 		began := time.Now()
 		for _, name := range living {
-			want := len(consume.LanesOf(name, living))
+			want := len(feed.LanesOf(name, living))
 			require.Eventually(t, func() bool { return o.share(name) == want }, patience, 10*time.Millisecond, "%s has %d lanes of %d", name, o.share(name), want)
 		}
 		t.Logf("%d members: every lane is where it belongs after %v", len(living), time.Since(began))
@@ -96,7 +96,7 @@ func TestLanesMoveUnderLoad(t *testing.T) {
 // others its lanes are theirs. By then the server has let go of its pins and of the
 // batches that it had: nobody waits for more than five seconds, and then pulls.
 func TestLanesMoveWithinFiveSeconds(t *testing.T) {
-	d := consume.Defaults()
+	d := feed.Defaults()
 	noticed := d.MemberTTL + d.Heartbeat
 	require.LessOrEqual(t, noticed, 5*time.Second)
 	require.LessOrEqual(t, d.PinTTL, noticed)

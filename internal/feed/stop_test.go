@@ -1,4 +1,4 @@
-package consume_test
+package feed_test
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/pkg/events"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
@@ -24,9 +24,9 @@ type held struct {
 }
 
 // holding hands each batch to the test, which says how it ends.
-func holding() (handle func(context.Context, *consume.Batch) error, batches chan held) {
+func holding() (handle func(context.Context, *feed.Batch) error, batches chan held) {
 	batches = make(chan held)
-	return func(ctx context.Context, _ *consume.Batch) error {
+	return func(ctx context.Context, _ *feed.Batch) error {
 		h := held{ctx, make(chan error)}
 		select {
 		case batches <- h:
@@ -50,7 +50,7 @@ func TestAHandlerThatTakesLong(t *testing.T) {
 	tuning.AckWait, tuning.PinTTL = 1500*time.Millisecond, 1500*time.Millisecond
 	handle, batches := holding()
 	var times atomic.Int64
-	m := w.memberOf(t, "a", func(ctx context.Context, b *consume.Batch) error {
+	m := w.memberOf(t, "a", func(ctx context.Context, b *feed.Batch) error {
 		times.Add(1)
 		return handle(ctx, b)
 	}, tuning, events.Decode)
@@ -138,7 +138,7 @@ func TestABatchOfLargeEvents(t *testing.T) {
 		p.send(t, events.Subject(events.KindBucket, events.Lane(key)), data)
 	}
 	l := newLedger()
-	w.member(t, "a", func(_ context.Context, b *consume.Batch) error { l.apply("a", b); return nil })
+	w.member(t, "a", func(_ context.Context, b *feed.Batch) error { l.apply("a", b); return nil })
 	l.mustHave(t, map[string]int64{"alice": n})
 	require.Zero(t, l.again)
 }

@@ -1,4 +1,4 @@
-package consume_test
+package feed_test
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/consume"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/pkg/events"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
@@ -30,7 +30,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{nats: natstest.Start(t)}
 	w.js = w.connect(t)
-	_, err := consume.EnsureFeed(t.Context(), w.js, consume.Retention{})
+	_, err := feed.EnsureFeed(t.Context(), w.js, feed.Retention{})
 	require.NoError(t, err)
 	return w
 }
@@ -90,8 +90,8 @@ const patience = time.Minute
 
 // fast are the times of a member in tests whose lanes others are to take when it is
 // gone, as they do when it is merely slow.
-func fast() consume.Tuning {
-	return consume.Tuning{
+func fast() feed.Tuning {
+	return feed.Tuning{
 		Batch: 64, Heartbeat: 100 * time.Millisecond, MemberTTL: time.Second, PinTTL: time.Second,
 		AckWait: time.Second, Poll: 100 * time.Millisecond, MaxBackoff: 100 * time.Millisecond, DrainTimeout: 5 * time.Second,
 	}
@@ -99,7 +99,7 @@ func fast() consume.Tuning {
 
 // calm are those of a member that nobody takes anything from, nor gives it again,
 // however slow the machine is.
-func calm() consume.Tuning {
+func calm() feed.Tuning {
 	tuning := fast()
 	tuning.MemberTTL, tuning.PinTTL, tuning.AckWait = patience, patience, patience
 	return tuning
@@ -107,27 +107,27 @@ func calm() consume.Tuning {
 
 // member is a running member of the group "test".
 type member struct {
-	group   *consume.Group
+	group   *feed.Group
 	metrics *prometheus.Registry
 	conn    *nats.Conn
 	stop    context.CancelFunc
 	ended   chan error
 }
 
-func (w *world) member(t *testing.T, name string, handle func(context.Context, *consume.Batch) error) *member {
+func (w *world) member(t *testing.T, name string, handle func(context.Context, *feed.Batch) error) *member {
 	t.Helper()
 	return w.memberOf(t, name, handle, calm(), events.Decode)
 }
 
 // memberOf is a member with times and a release of its own.
-func (w *world) memberOf(t *testing.T, name string, handle func(context.Context, *consume.Batch) error, tuning consume.Tuning,
+func (w *world) memberOf(t *testing.T, name string, handle func(context.Context, *feed.Batch) error, tuning feed.Tuning,
 	decode func([]byte) (*events.Event, error),
 ) *member {
 	t.Helper()
 	m := &member{metrics: prometheus.NewRegistry(), conn: w.nats.Connect(t), ended: make(chan error, 1)}
 	js, err := jetstream.New(m.conn)
 	require.NoError(t, err)
-	g, err := consume.New(consume.Config{
+	g, err := feed.New(feed.Config{
 		JetStream: js, Service: "test", Member: name, Kinds: []events.Kind{events.KindBucket}, Handle: handle,
 		Now: time.Now, Log: slog.New(slog.DiscardHandler), Metrics: m.metrics, Tuning: tuning,
 	})
