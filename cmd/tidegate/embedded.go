@@ -14,9 +14,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/tidegate/tidegate/internal/daemon"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/localdynamo/journal"
+	"github.com/tidegate/tidegate/internal/process"
 )
 
 // fsyncFlags say how safe the embedded store is against a machine that fails.
@@ -100,7 +100,7 @@ func untilFailed(stop context.Context, engine *localdynamo.Engine) error {
 // withHealth adds to the store's protocol, which takes credentials, what tells
 // whether it serves: /healthz, /readyz and /metrics.
 func withHealth(store *localdynamo.Engine) http.Handler {
-	registry := daemon.NewRegistry(thisVersion().Version)
+	registry := process.NewRegistry(thisVersion().Version)
 	store.Register(registry)
 	health := func(w http.ResponseWriter, _ *http.Request) {
 		code, text := http.StatusOK, "alive"

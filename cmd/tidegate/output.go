@@ -12,7 +12,7 @@ import (
 
 // output is where a command says what came out.
 type output struct {
-	process
+	environment
 	json bool
 }
 

@@ -23,7 +23,7 @@ const flushTimeout = 5 * time.Second
 // either there is no provider, and nothing is traced. What else that environment
 // has (headers, certificates, samplers, names) OpenTelemetry reads by itself. flush
 // sends what is left.
-func (p process) traces(ctx context.Context, service string, log *slog.Logger) (provider trace.TracerProvider, flush func(), err error) {
+func (p environment) traces(ctx context.Context, service string, log *slog.Logger) (provider trace.TracerProvider, flush func(), err error) {
 	const endpoint, tracesEndpoint = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 	if p.getenv(endpoint) == "" && p.getenv(tracesEndpoint) == "" || p.getenv("OTEL_SDK_DISABLED") == "true" || p.getenv("OTEL_TRACES_EXPORTER") == "none" {
 		return nil, func() {}, nil

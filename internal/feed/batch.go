@@ -12,11 +12,11 @@ import (
 	"github.com/tidegate/tidegate/pkg/events"
 )
 
-// Record is one event of a batch.
+// Record is an event of a batch.
 type Record struct {
 	*events.Event
-	// Replay names the dead letter that the record comes from again, empty for one
-	// straight from the feed. What came after it in its lane was applied before it.
+	// Replay names the dead letter that the record was replayed from. It is empty for a record
+	// straight from the feed. Later records of the lane were applied before a replay.
 	Replay string
 
 	message jetstream.Msg
@@ -26,7 +26,7 @@ type Record struct {
 // wherever in a feed the record is, or the mark that it was replayed with.
 func (r *Record) Mark() string { return cmp.Or(r.Replay, r.Position.String()) }
 
-// Batch is what one pull of a lane brought, in order, without events of unknown
+// Batch holds the records of a single pull of a lane, in order, without events of unknown
 // kinds.
 type Batch struct {
 	Lane    int
@@ -36,7 +36,7 @@ type Batch struct {
 }
 
 // Refuse puts a record, by its index, among the dead letters when the handler
-// has returned nil: for what is refused for good, never for an outage.
+// has returned nil: for a permanent refusal, never for an outage.
 func (b *Batch) Refuse(index int, reason error) {
 	if b.refused == nil {
 		b.refused = make(map[int]error)
@@ -49,14 +49,14 @@ func (b *Batch) Refused() map[int]error { return b.refused }
 
 type batchKey struct{}
 
-// pulled is what a router message carries in its context.
+// pulled is the value that a router message carries in its context.
 type pulled struct {
 	lane     int
 	messages []jetstream.Msg
 }
 
 // handle is the router's handler: it reads the records, gives them to the
-// service, and sees to what is not to be applied.
+// service, and puts unusable records among the dead letters.
 func (g *Group) handle(m *message.Message) error {
 	ctx := m.Context()
 	p, ok := ctx.Value(batchKey{}).(pulled)
@@ -97,7 +97,7 @@ type casualty struct {
 	reason  error
 }
 
-// read decodes what was pulled. The error is events.ErrUnknownVersion: the lane
+// read decodes the pulled messages. The error is events.ErrUnknownVersion: the lane
 // waits for a newer release.
 func (g *Group) read(p pulled) (*Batch, []casualty, error) {
 	b := &Batch{Lane: p.lane, Records: make([]Record, 0, len(p.messages))}

@@ -18,12 +18,12 @@ import (
 
 // Headers of dead letters and of their replays.
 const (
-	headerReason  = "Tidegate-Reason"        // why it is one
+	headerReason  = "Tidegate-Reason"        // the reason for the refusal
 	headerSubject = "Tidegate-Subject"       // where in the feed it was
-	headerMark    = "Tidegate-Feed-Sequence" // its mark; an earlier release took its number in the feed for one
+	headerMark    = "Tidegate-Feed-Sequence" // its mark; an earlier release wrote its number in the feed here
 
 	// HeaderReplay has the mark of a dead letter that is given to its service again,
-	// or of what that made of it.
+	// or of a message that the service published for it.
 	HeaderReplay = "Tidegate-Replay"
 )
 
@@ -31,7 +31,7 @@ const (
 // least.
 var ErrNoDeadLetter = errors.New("there is no such dead letter")
 
-// ErrTakesNoReplays says that nobody follows the feed for the service that a dead
+// ErrTakesNoReplays says that no consumer follows the feed for the service that a dead
 // letter is of: it was never started on this server.
 var ErrTakesNoReplays = errors.New("the service takes no replays")
 
@@ -42,7 +42,7 @@ type DeadLetters struct{ js jetstream.JetStream }
 // feed must have been made, by anybody.
 func NewDeadLetters(js jetstream.JetStream) *DeadLetters { return &DeadLetters{js} }
 
-// DeadLetter is one of them.
+// DeadLetter is a record that a service could not read or apply.
 type DeadLetter struct {
 	Number  uint64    `json:"number"` // names it
 	Service string    `json:"service"`
@@ -54,16 +54,16 @@ type DeadLetter struct {
 
 // Casualty is a record on its way to the dead letters.
 type Casualty struct {
-	Subject string // where in the feed it was, or belongs; what it is replayed in the lane of
+	Subject string // its subject in the feed, or the subject that it belongs to; a replay goes to the same lane
 	Mark    string // names the record among the service's, and stays when it is replayed and fails again
-	Attempt string // tells one attempt at the record from another; empty for the only one
+	Attempt string // tells several attempts at the record apart; empty if there is only a single attempt
 	Data    []byte
 	Reason  error
 }
 
-// Put adds a record. One that is there already, from before a crash, is left out
+// Put adds a record. A record that is there already, from before a crash, is left out
 // within the two minutes for which JetStream remembers; later it is there twice, under
-// one mark, by which a service counts it once however often it is replayed.
+// the same mark, by which a service counts it once however often it is replayed.
 func (d *DeadLetters) Put(ctx context.Context, service string, c Casualty) error {
 	m := nats.NewMsg(events.DeadLetters(service))
 	m.Data = c.Data
@@ -87,7 +87,7 @@ func casualtyOf(c casualty) (Casualty, error) {
 	}, nil
 }
 
-// markOf is the mark of a record that cannot be read: the one that it was replayed with,
+// markOf returns the mark of an unreadable record: the mark that it was replayed with,
 // or the hash of its content. Numbers of a feed begin again when the feed is made anew.
 func markOf(m jetstream.Msg) string {
 	if mark := m.Headers().Get(HeaderReplay); mark != "" {
@@ -141,7 +141,7 @@ func letterOf(m *jetstream.RawStreamMsg) DeadLetter {
 	}
 }
 
-// Get returns one dead letter, or ErrNoDeadLetter.
+// Get returns a dead letter, or ErrNoDeadLetter.
 func (d *DeadLetters) Get(ctx context.Context, number uint64) (DeadLetter, error) {
 	m, err := d.get(ctx, number)
 	if err != nil {
@@ -165,7 +165,7 @@ func (d *DeadLetters) get(ctx context.Context, number uint64) (*jetstream.RawStr
 	return m, nil
 }
 
-// Replay gives a dead letter to its service again, in its lane, behind what is
+// Replay gives a dead letter to its service again, in its lane, behind the records that are
 // there already, and takes it from the dead letters. Asked twice within two minutes
 // it is given once; later, after a crash in between, again, under the same mark.
 // It fails with ErrNoDeadLetter or ErrTakesNoReplays where it cannot.
@@ -182,7 +182,7 @@ func (d *DeadLetters) Replay(ctx context.Context, number uint64) error {
 	if err := d.isFollowed(ctx, letter.Service, lane); err != nil {
 		return fmt.Errorf("replay dead letter %d: %w", number, err)
 	}
-	// The mark is of the record, not of the letter: what fails again and is
+	// The mark belongs to the record, not to the letter: a record that fails again and is
 	// replayed again is still the same.
 	mark := raw.Header.Get(headerMark)
 	m := nats.NewMsg(events.ReplaySubject(letter.Service, lane))
@@ -221,7 +221,7 @@ func (d *DeadLetters) isFollowed(ctx context.Context, service string, lane int) 
 	return fmt.Errorf("%w: %s", ErrTakesNoReplays, service)
 }
 
-// laneOf is the lane of a subject of the feed, or of one of a replay.
+// laneOf returns the lane of a subject of the feed, or of a replay's subject.
 func laneOf(subject string) (int, error) {
 	if _, lane, err := events.ParseSubject(subject); err == nil {
 		return lane, nil

@@ -29,13 +29,13 @@ const (
 	deadStream = "TIDEGATE_DLQ"
 )
 
-// openFeed is the feed as it is, nil where there is none. It fails for one with
+// openFeed returns the feed, or nil if it does not exist. It fails for a feed with
 // another number of lanes, which this release would read wrongly.
 func openFeed(ctx context.Context, js jetstream.JetStream) (jetstream.Stream, error) {
 	feed, err := js.Stream(ctx, events.StreamName)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
-		return nil, nil //nolint:nilnil // there is none
+		return nil, nil //nolint:nilnil // nil means that the feed does not exist
 	case err != nil:
 		return nil, fmt.Errorf("look at the stream %s: %w", events.StreamName, err)
 	}
@@ -48,7 +48,7 @@ func openFeed(ctx context.Context, js jetstream.JetStream) (jetstream.Stream, er
 // FollowFeed opens the feed for a service that follows it. A feed that is there
 // stays as it is: how much of it is kept is for the relays to say. Else a service
 // that is started with other settings than they would take replicas away, or events
-// that others have yet to see. Where there is none, it is made.
+// that other services have yet to see. FollowFeed creates a missing feed.
 func FollowFeed(ctx context.Context, js jetstream.JetStream, r Retention) (jetstream.Stream, error) {
 	feed, err := openFeed(ctx, js)
 	if err != nil {
@@ -67,7 +67,7 @@ func FollowFeed(ctx context.Context, js jetstream.JetStream, r Retention) (jetst
 	return feed, nil
 }
 
-// EnsureFeed makes the feed's streams, or brings them to these settings: those of
+// EnsureFeed makes the feed's streams, or brings them to these settings: the settings of
 // the relay that was started last. It fails as openFeed does.
 func EnsureFeed(ctx context.Context, js jetstream.JetStream, r Retention) (jetstream.Stream, error) {
 	if _, err := openFeed(ctx, js); err != nil {
@@ -91,7 +91,7 @@ func EnsureFeed(ctx context.Context, js jetstream.JetStream, r Retention) (jetst
 		Discard:     jetstream.DiscardNew, // the relay waits; nothing that a service has yet to see is dropped
 		Replicas:    replicas,
 		AllowDirect: true,
-		AllowRollup: true, // one checkpoint per stream shard
+		AllowRollup: true, // a single checkpoint per stream shard
 		AllowMsgTTL: true, // and it never expires
 
 		AllowAtomicPublish: true,

@@ -17,19 +17,19 @@ import (
 	"github.com/tidegate/tidegate/pkg/events"
 )
 
-// Config is what a member of a group needs.
+// Config holds the settings of a member of a group.
 type Config struct {
 	JetStream jetstream.JetStream
 	Service   string        // names the group: its consumers, members and dead letters
 	Member    string        // unique among the group's running members
-	Kinds     []events.Kind // what the service follows
+	Kinds     []events.Kind // kinds of events that the service follows
 	// Handle applies a batch. After an error it is given the same records again,
 	// and everything behind them waits. Its context ends only when the member has
 	// been told to stop and DrainTimeout is over.
 	Handle func(context.Context, *Batch) error
-	// Forgetful says that the service has no use for what it could not read at once:
-	// such records are left out instead of put among the dead letters, and none are
-	// given again. Its handler refuses none.
+	// Forgetful says that the service has no use for records that it could not read at once:
+	// such records are left out instead of put among the dead letters, and are not given
+	// again. Its handler refuses no record.
 	Forgetful bool
 	Now       func() time.Time
 	Log       *slog.Logger
@@ -39,16 +39,16 @@ type Config struct {
 }
 
 // Tuning are the sizes and times of a member, the same for all of a group: the
-// member that started last has set those of the lanes' consumers. Zero values mean
+// member that started last sets the lanes' consumers. Zero values mean
 // the defaults.
 type Tuning struct {
-	Batch        int           // records of one lane in one batch at most. Default 256
-	Heartbeat    time.Duration // how often a member says that it lives, and looks who else does. Default 1 s
+	Batch        int           // records in a batch at most. Default 256
+	Heartbeat    time.Duration // between two heartbeats; each also reads the list of members. Default 1 s
 	MemberTTL    time.Duration // how long it is believed to. Default 3 s
 	PinTTL       time.Duration // how long the server keeps others out of a lane that is not pulled any more. Default 2 s
-	AckWait      time.Duration // after which the server gives a batch again that nobody works on: that of a member that crashed. Default 3 s
-	Poll         time.Duration // how long one pull waits for records. Default 1 s
-	Linger       time.Duration // how long the first record of a batch waits for more, until there are Batch. Default 0: a batch is what is there
+	AckWait      time.Duration // after which the server gives the batch of a crashed member again. Default 3 s
+	Poll         time.Duration // duration of a pull that finds no records. Default 1 s
+	Linger       time.Duration // how long the first record of a batch waits for more, until there are Batch. Default 0: a batch holds the records that are there
 	MaxBackoff   time.Duration // the longest pause before a failed batch is tried again. Default 5 s
 	DrainTimeout time.Duration // how long a member that stops waits for the batches under way. Default 10 s
 }
@@ -76,11 +76,11 @@ func (t Tuning) withDefaults() Tuning {
 	return t
 }
 
-// abortTime is what handlers are given to end once they are aborted, before the
+// abortTime is the time that aborted handlers have to end, before the
 // router says that they hang.
 const abortTime = 5 * time.Second
 
-// Group is one member of a group.
+// Group is a member of a group.
 type Group struct {
 	cfg     Config
 	tuning  Tuning
@@ -115,7 +115,7 @@ func New(cfg Config) (*Group, error) {
 // Ready is closed once the member has joined its group.
 func (g *Group) Ready() <-chan struct{} { return g.ready }
 
-// Owns reports whether a lane is the member's, as far as it knows: what it sees of
+// Owns reports whether a lane is the member's, as far as it knows: its view of
 // others may be a heartbeat old.
 func (g *Group) Owns(lane int) bool { return g.progress.owned(lane) }
 
@@ -149,7 +149,7 @@ func (g *Group) Run(ctx context.Context) error {
 	return nil
 }
 
-// quiet is the log without what Watermill says of every start and stop.
+// quiet returns the log without Watermill's lines about every start and stop.
 func quiet(log *slog.Logger) *slog.Logger { return slog.New(errorsOnly{log.Handler()}) }
 
 type errorsOnly struct{ slog.Handler }
@@ -164,7 +164,7 @@ func (h errorsOnly) WithGroup(name string) slog.Handler { return errorsOnly{h.Ha
 
 func consumerName(service string, lane int) string { return fmt.Sprintf("%s-%02d", service, lane) }
 
-// ensureConsumers makes the durable consumers of all lanes, whoever of the group
+// ensureConsumers makes the durable consumers of all lanes unless another member of the group
 // comes first.
 func (g *Group) ensureConsumers(ctx context.Context, feed jetstream.Stream) error {
 	p := pool.New().WithErrors().WithContext(ctx).WithMaxGoroutines(8)
@@ -182,7 +182,7 @@ func (g *Group) ensureConsumers(ctx context.Context, feed jetstream.Stream) erro
 				FilterSubjects: subjects,
 				AckPolicy:      jetstream.AckExplicitPolicy,
 				AckWait:        g.tuning.AckWait,
-				MaxAckPending:  g.tuning.Batch, // one batch in flight
+				MaxAckPending:  g.tuning.Batch, // a single batch in flight
 				MaxDeliver:     -1,
 				PriorityPolicy: jetstream.PriorityPolicyPinned,
 				PriorityGroups: []string{pinGroup},

@@ -15,17 +15,17 @@ import (
 	"github.com/tidegate/tidegate/pkg/events"
 )
 
-// history is what a member remembers of the feed, to notice that NATS has forgotten
+// history remembers the last handled records, to notice that NATS has forgotten
 // records that were handled. It is safe for concurrent use.
 //
 // Records that take the place of the forgotten ones would be skipped if the lane's
-// consumer remembers having delivered those numbers. A feed loses messages only
+// consumer remembers having delivered these numbers. A feed loses messages only
 // between two terms of its leader. So the member looks once in each new term for the
-// last record of each lane that it has handled, whoever follows the lane by now; and
+// last record of each lane that it has handled, even if another member follows the lane now; and
 // no batch is handled or acknowledged in a term in which it has not looked.
 //
-// A record is the same if its number and the time at which it was stored are. One
-// that is there is proof of all before it. One that is gone may have been dropped
+// Two records are the same if their numbers and the times at which they were stored are. A record
+// that is there proves all before it. A record that is gone may have been dropped
 // because every service had seen it, or for its age; then so were all before it,
 // and a lane that begins at the start of the feed repeats nothing.
 type history struct {
@@ -45,7 +45,7 @@ type place struct {
 	at     time.Time // when it was stored
 }
 
-// looked returns the term in which the member has looked, zero for none.
+// looked returns the term in which the member has looked, or the zero term.
 func (h *history) looked() leader.Term {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -72,7 +72,7 @@ func (h *history) isCurrent(ctx context.Context, term leader.Term) (bool, error)
 
 // handled notes the last record of a batch that was pulled in a term. It reports
 // whether the term still is; otherwise the batch must not be acknowledged, because
-// its numbers may be those of other records by now.
+// its numbers may belong to other records by now.
 func (h *history) handled(ctx context.Context, term leader.Term, lane int, last *jetstream.MsgMetadata) (bool, error) {
 	if current, err := h.isCurrent(ctx, term); err != nil || !current {
 		return false, err
@@ -93,7 +93,7 @@ func (h *history) look(ctx context.Context) error {
 	if current, err := h.isCurrent(ctx, h.looked()); err != nil || current {
 		return err
 	}
-	h.begin(leader.Term{}) // what is handled from now on was not looked for
+	h.begin(leader.Term{}) // nothing that is handled from now on was verified
 	call, cancel := context.WithTimeout(ctx, 2*adminTimeout)
 	defer cancel()
 	feed, err := FollowFeed(call, h.g.cfg.JetStream, h.g.cfg.Retention)
@@ -123,7 +123,7 @@ func (h *history) begin(term leader.Term) {
 	h.term = term
 }
 
-// rewind sets the lanes back whose last record is not in the feed any more.
+// rewind sets a lane back if its last record is not in the feed any more.
 func (h *history) rewind(ctx context.Context, feed jetstream.Stream) error {
 	h.mu.Lock()
 	last := maps.Clone(h.last)
@@ -143,7 +143,7 @@ func (h *history) rewind(ctx context.Context, feed jetstream.Stream) error {
 		}
 		isForgotten := kept == keptOther || p.number > info.State.LastSeq
 		if kept == keptSame || kept == keptNone && !isForgotten && !h.g.Owns(lane) {
-			continue // in another's lane this one's memory is old
+			continue // another member has the lane: this member's memory is old
 		}
 		if _, err := feed.ResetConsumerToSequence(ctx, consumerName(h.g.cfg.Service, lane), 1); err != nil {
 			return fmt.Errorf("set lane %d back to the start of the feed: %w", lane, err)
@@ -161,7 +161,7 @@ func (h *history) rewind(ctx context.Context, feed jetstream.Stream) error {
 	return nil
 }
 
-// forget drops what was remembered of a lane.
+// forget drops the remembered record of a lane.
 func (h *history) forget(lane int, p place) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -170,7 +170,7 @@ func (h *history) forget(lane int, p place) {
 	}
 }
 
-// kept is what the feed has in a place.
+// kept is the state of a place in the feed.
 type kept uint8
 
 const (

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// pinGroup is the one priority group of a lane's consumer.
+	// pinGroup is the only priority group of a lane's consumer.
 	pinGroup = "lane"
 	// firstBackoff is the pause before a failed batch is tried again, or a failed
 	// pull; it doubles.
@@ -22,7 +22,7 @@ const (
 	adminTimeout = 5 * time.Second
 )
 
-// lane pulls one lane while it is the member's.
+// lane pulls a lane while the member owns it.
 type lane struct {
 	s      *subscriber
 	number int
@@ -68,9 +68,9 @@ func (l *lane) backOff(ctx context.Context) {
 	}
 }
 
-// runOnce pulls once, and has what comes handled and acknowledged.
+// runOnce pulls a batch, has it handled, and acknowledges it.
 func (l *lane) runOnce(ctx context.Context) error {
-	// A batch that was pulled is never left behind: what is not acknowledged would
+	// A batch that was pulled is never left behind: unacknowledged records would
 	// stay away for AckWait while newer records pass.
 	work := context.WithoutCancel(ctx)
 	l.term = l.s.g.history.looked()
@@ -87,10 +87,10 @@ func (l *lane) runOnce(ctx context.Context) error {
 	return l.deliver(ctx, batch)
 }
 
-// pull waits for records; none come while another member has the pin. A pull ends
+// pull waits for records; it gets no records while another member has the pin. A pull ends
 // early only when it is full, so that the first record is asked for alone, and then
 // as many as are known to be behind it. It pulls within the second context, and waits
-// no longer once the first one ends.
+// no longer after the first context ends.
 func (l *lane) pull(wait, ctx context.Context) ([]jetstream.Msg, error) {
 	batch, err := l.fetch(ctx, 1)
 	if err != nil || len(batch) == 0 {
@@ -115,7 +115,7 @@ func (l *lane) pull(wait, ctx context.Context) ([]jetstream.Msg, error) {
 }
 
 // linger pulls until the batch is full, or its first record has waited for as long as
-// it may. What it has is the lane's all the while: it says so, and keeps the pin.
+// it may. Meanwhile linger tells the server that it holds the batch, and keeps the pin.
 func (l *lane) linger(wait, ctx context.Context, batch []jetstream.Msg) ([]jetstream.Msg, error) {
 	over := time.NewTimer(l.s.g.tuning.Linger)
 	defer over.Stop()
@@ -145,7 +145,7 @@ func inProgress(batch []jetstream.Msg) {
 	}
 }
 
-// fetch is one pull of n records at most.
+// fetch pulls n records at most.
 func (l *lane) fetch(ctx context.Context, n int) ([]jetstream.Msg, error) {
 	if l.consumer == nil {
 		call, cancel := context.WithTimeout(ctx, adminTimeout)
@@ -176,7 +176,7 @@ func (l *lane) fetch(ctx context.Context, n int) ([]jetstream.Msg, error) {
 	}
 }
 
-// check reports whether the batch follows what was acknowledged. Where somebody
+// check reports whether the batch follows the last acknowledged record. If a member
 // was given records before that are not acknowledged yet, the consumer is set back
 // to them, and they come again.
 func (l *lane) check(ctx context.Context, batch []jetstream.Msg) (bool, error) {
@@ -203,8 +203,8 @@ func (l *lane) check(ctx context.Context, batch []jetstream.Msg) (bool, error) {
 	return false, l.reset(call)
 }
 
-// comesAgain looks in a new term of the feed whether it has what was handled, and has
-// what was pulled before given again.
+// comesAgain checks in a new term that the feed has all handled records, and has
+// the pulled records given again.
 func (l *lane) comesAgain(ctx context.Context) error {
 	l.next = 0
 	if err := l.s.g.history.look(ctx); err != nil {
@@ -215,7 +215,7 @@ func (l *lane) comesAgain(ctx context.Context) error {
 	return l.reset(call)
 }
 
-// reset sets the consumer back to what was not acknowledged.
+// reset sets the consumer back to the first unacknowledged record.
 func (l *lane) reset(ctx context.Context) error {
 	l.next = 0
 	if _, err := l.s.feed.ResetConsumer(ctx, l.name); err != nil {
@@ -274,7 +274,7 @@ func (l *lane) deliver(ctx context.Context, batch []jetstream.Msg) error {
 }
 
 // hold tells the server that a batch is worked on, until it is released: told
-// nothing for AckWait, it gives the batch to whoever pulls.
+// nothing for AckWait, it gives the batch to another member that pulls.
 func (l *lane) hold(batch []jetstream.Msg) (release func()) {
 	released, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -317,7 +317,7 @@ func (l *lane) acknowledge(ctx context.Context, batch []jetstream.Msg) error {
 		return fmt.Errorf("a record without a place in its lane: %w", err)
 	}
 	if current, err := l.s.g.history.handled(ctx, l.term, l.number, meta); err != nil || !current {
-		return errors.Join(err, l.comesAgain(ctx)) // what was applied is refused by the watermarks
+		return errors.Join(err, l.comesAgain(ctx)) // the watermarks refuse records that were applied
 	}
 	for _, m := range batch[:len(batch)-1] {
 		if err := m.Ack(); err != nil {

@@ -18,8 +18,8 @@ import (
 // service say that they live. An entry that is not renewed expires.
 const membersBucket = "TIDEGATE_MEMBERS_"
 
-// Members is a member's view of its group: who of a service lives. It is used by
-// one goroutine at a time.
+// Members is a member's view of the running members of its group. It is used by
+// a single goroutine at a time.
 type Members struct {
 	js     jetstream.JetStream
 	bucket jetstream.KeyValueConfig
@@ -28,7 +28,7 @@ type Members struct {
 	listed bool               // an entry of the member may be in the bucket
 }
 
-// Membership says who joins which group.
+// Membership describes a member of a group.
 type Membership struct {
 	Service  string        // names the group
 	Member   string        // unique among its running members
@@ -40,7 +40,7 @@ type Membership struct {
 func Join(ctx context.Context, js jetstream.JetStream, m Membership) (*Members, error) {
 	joined := &Members{js: js, self: m.Member, bucket: jetstream.KeyValueConfig{
 		Bucket: membersBucket + m.Service, Description: "Who of " + m.Service + " lives", TTL: m.TTL, History: 1, Replicas: max(1, m.Replicas),
-		Storage: jetstream.MemoryStorage, // nobody who lived before the server started matters
+		Storage: jetstream.MemoryStorage, // members that lived before the server started do not matter
 	}}
 	if _, err := joined.Beat(ctx); err != nil {
 		leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), adminTimeout)
@@ -62,7 +62,7 @@ func (m *Members) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// Beat says that the member lives and returns who does, itself included.
+// Beat sends a heartbeat and returns the running members, itself included.
 func (m *Members) Beat(ctx context.Context) (living []string, err error) {
 	defer func() {
 		if err != nil {
@@ -100,9 +100,9 @@ func (m *Members) Leave(ctx context.Context) error {
 	return nil
 }
 
-// Owner is the member, of those that live, that a piece of work belongs to: the
-// one with the highest hash for it (rendezvous hashing), so that whoever comes or
-// goes moves no work but its own. It is empty when nobody lives.
+// Owner returns the member that owns a piece of work: the running member
+// with the highest hash for it (rendezvous hashing). A member that comes or
+// goes moves no work but its own. Owner returns "" if no member runs.
 func Owner(work string, living []string) string {
 	owner, highest := "", uint64(0)
 	for _, m := range living {
@@ -125,7 +125,7 @@ func lanesOf(self string, living []string) map[int]bool {
 }
 
 // weight hashes a member and a piece of work. FNV alone spreads short inputs
-// badly over the high bits; the multiplications are those of MurmurHash3's
+// badly over the high bits; the multiplications come from MurmurHash3's
 // finalizer.
 func weight(member, work string) uint64 {
 	h := fnv.New64a()

@@ -6,8 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics of one service. The service is a label of all of them, so that
-// several can run in one process.
+// metrics counts the work of a service. The service is a label of all metrics, so that
+// a process can run several services.
 type metrics struct {
 	records   prometheus.Counter
 	skipped   prometheus.Counter

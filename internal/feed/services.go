@@ -8,10 +8,10 @@ import (
 	"github.com/tidegate/tidegate/pkg/events"
 )
 
-// follower says what a service of Tidegate's follows.
+// follower describes how a service of Tidegate follows the feed.
 type follower struct {
 	kinds []events.Kind
-	// forgetful services have no use for what they could not read at once: they look
+	// forgetful services have no use for records that they could not read at once: they look
 	// at the table after a gap.
 	forgetful bool
 }
@@ -24,7 +24,7 @@ func services() map[string]follower {
 	}
 }
 
-// KindsOf returns the kinds that a service of Tidegate's follows in the feed, none for
+// KindsOf returns the kinds that a service of Tidegate follows in the feed, and nil for
 // any other name.
 func KindsOf(service string) []events.Kind { return services()[service].kinds }
 

@@ -14,13 +14,13 @@ import (
 	"github.com/tidegate/tidegate/pkg/events"
 )
 
-// progress is what a member has to do, and since when. It is safe for concurrent
+// progress tracks the lanes of a member and the batches under way. It is safe for concurrent
 // use.
 type progress struct {
 	mu      sync.Mutex
 	mine    map[int]bool      // lanes that are the member's; guarded by mu
 	at      map[int]time.Time // when the oldest record of the batch under way came into the feed, by lane; guarded by mu
-	failing map[int]bool      // lanes whose batch failed and is tried again; guarded by mu
+	failing map[int]bool      // lanes with a batch that failed and is tried again; guarded by mu
 }
 
 func newProgress() *progress {
@@ -64,7 +64,7 @@ func (p *progress) ends(lane int) {
 }
 
 // look is how many lanes there are and fail, and since when the oldest record
-// waits; the zero time where none does.
+// waits; the zero time if no record waits.
 func (p *progress) look() (mine map[int]bool, failing int, since time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -76,7 +76,7 @@ func (p *progress) look() (mine map[int]bool, failing int, since time.Time) {
 	return p.mine, len(p.failing), since
 }
 
-// Status is what the member has to do. What NATS does not tell is left out, with
+// Status returns the member's lanes, lag and backlog. It leaves out values that NATS does not report, with
 // a warning.
 func (g *Group) Status(ctx context.Context) api.ServiceStatus {
 	mine, failing, _ := g.progress.look()

@@ -11,7 +11,7 @@ import (
 	"github.com/sourcegraph/conc"
 )
 
-// subscriber feeds the router with the batches of the member's lanes, one
+// subscriber feeds the router with the batches of the member's lanes, a
 // message per batch.
 //
 // It gives its messages a context of its own: Watermill ends that of a running
@@ -54,14 +54,14 @@ func (s *subscriber) Subscribe(ctx context.Context, _ string) (<-chan *message.M
 	return s.out, nil
 }
 
-// Close takes no more batches and waits for those under way.
+// Close takes no more batches and waits for the batches under way.
 func (s *subscriber) Close() error {
 	s.stopOnce.Do(func() { close(s.stopping) })
 	<-s.ended
 	return nil
 }
 
-// keep pulls the lanes that are the member's, whoever comes and goes.
+// keep pulls the lanes that the member owns, while members come and go.
 func (s *subscriber) keep(ctx context.Context) {
 	defer close(s.ended)
 	defer close(s.out)
@@ -87,7 +87,7 @@ func (s *subscriber) keep(ctx context.Context) {
 	}
 }
 
-// remember looks in a new term whether the feed has what was handled.
+// remember checks in a new term that the feed has all handled records.
 func (s *subscriber) remember(ctx context.Context) {
 	if err := s.g.history.look(ctx); err != nil && ctx.Err() == nil {
 		s.g.metrics.failures.Inc()
@@ -96,7 +96,7 @@ func (s *subscriber) remember(ctx context.Context) {
 }
 
 // rebalance says that the member lives and takes or gives up lanes. Without an
-// answer from NATS it keeps what it has: the pins guard the lanes.
+// answer from NATS it keeps its lanes: the pins guard them.
 func (s *subscriber) rebalance(ctx context.Context) {
 	call, cancel := context.WithTimeout(ctx, s.g.tuning.MemberTTL)
 	defer cancel()

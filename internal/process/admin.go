@@ -1,4 +1,4 @@
-package daemon
+package process
 
 import (
 	"context"
@@ -26,19 +26,19 @@ const DefaultAdminListen = "127.0.0.1:9464"
 const (
 	headerTimeout = 5 * time.Second
 	closeTimeout  = 2 * time.Second // for requests under way once the server is to stop
-	checkTimeout  = 2 * time.Second // for all checks of one request
+	checkTimeout  = 2 * time.Second // for all checks of a request
 )
 
 // AdminOptions say how an admin server is to run.
 type AdminOptions struct {
-	Listen   string               // host:port; port 0 takes a free one. Default DefaultAdminListen
-	Registry *prometheus.Registry // what /metrics shows; required
+	Listen   string               // host:port; port 0 takes a free port. Default DefaultAdminListen
+	Registry *prometheus.Registry // the metrics of /metrics; required
 	Log      *slog.Logger         // required
 }
 
-// Admin is the HTTP server for whoever watches the process:
+// Admin is the HTTP server for operators of the process:
 //
-//	/metrics        what the registry holds
+//	/metrics        the registry's metrics
 //	/healthz        200 while the process answers, and every vital check passes, else 503
 //	/readyz         200 when every check passes, else 503; a line for each
 //	/debug/pprof/   profiles, only where Listen is on loopback: they show memory
@@ -58,7 +58,7 @@ type namedCheck struct {
 }
 
 // NewRegistry returns a registry with the metrics of the Go runtime, of the
-// process, and tidegate_build_info, whose label says which version this is.
+// process, and tidegate_build_info, with the version as a label.
 func NewRegistry(version string) *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
@@ -77,7 +77,7 @@ type ListenError struct {
 	Err    error
 }
 
-// Error says what to do about it.
+// Error names the remedy.
 func (e *ListenError) Error() string {
 	if errors.Is(e.Err, syscall.EADDRINUSE) {
 		return fmt.Sprintf("metrics and health cannot be served on %s: something else listens there, maybe another tidegate; stop it, or give another address with --admin-listen (port 0 takes a free one)", e.Listen)
@@ -88,12 +88,12 @@ func (e *ListenError) Error() string {
 // Unwrap returns the cause.
 func (e *ListenError) Unwrap() error { return e.Err }
 
-// ListenAdmin takes the address, so that one that is taken is known before
+// ListenAdmin takes the address, so that an address in use is known before
 // anything else starts. Requests are answered from Run on. The error of an
 // address is a *ListenError.
 func ListenAdmin(ctx context.Context, o AdminOptions) (*Admin, error) {
 	if o.Registry == nil || o.Log == nil {
-		return nil, errors.New("daemon: Registry and Log are required")
+		return nil, errors.New("process: Registry and Log are required")
 	}
 	if o.Listen == "" {
 		o.Listen = DefaultAdminListen
@@ -110,7 +110,7 @@ func ListenAdmin(ctx context.Context, o AdminOptions) (*Admin, error) {
 // Address is where the server listens, host:port.
 func (a *Admin) Address() string { return a.listener.Addr().String() }
 
-// AddCheck makes readiness depend on one more check. The checks of one request
+// AddCheck adds a check of readiness. The checks of a request
 // run at the same time and get a context that ends after 2 s; they must heed it.
 func (a *Admin) AddCheck(name string, check func(context.Context) error) {
 	a.mu.Lock()
@@ -118,7 +118,7 @@ func (a *Admin) AddCheck(name string, check func(context.Context) error) {
 	a.checks = append(a.checks, namedCheck{name: name, check: check})
 }
 
-// AddVitalCheck makes readiness and health depend on one more check, of something
+// AddVitalCheck adds a check of readiness and health, of a part
 // without which the process is of no use.
 func (a *Admin) AddVitalCheck(name string, check func(context.Context) error) {
 	a.mu.Lock()
@@ -126,8 +126,8 @@ func (a *Admin) AddVitalCheck(name string, check func(context.Context) error) {
 	a.checks = append(a.checks, namedCheck{name: name, check: check, vital: true})
 }
 
-// Run answers requests until stop ends; see Component. It gives those under way
-// a moment, and none once abort ends.
+// Run answers requests until stop ends; see Component. It gives requests under way
+// a moment, and drops them when abort ends.
 func (a *Admin) Run(stop, abort context.Context, ready func()) error {
 	server := &http.Server{
 		Handler:           a.handler(),
@@ -149,7 +149,7 @@ func (a *Admin) Run(stop, abort context.Context, ready func()) error {
 	if server.Shutdown(ctx) == nil {
 		return nil
 	}
-	return server.Close() // whoever still holds a connection was given time
+	return server.Close() // clients that still hold a connection had their time
 }
 
 // Close gives the address free where Run is never called.
@@ -197,7 +197,7 @@ func (a *Admin) readyz(w http.ResponseWriter, r *http.Request) {
 	answer(w, code, page.String())
 }
 
-// result is what a check came to.
+// result is the outcome of a check.
 type result struct {
 	name string
 	err  error
@@ -228,5 +228,5 @@ func (a *Admin) results(ctx context.Context, wanted func(namedCheck) bool) []res
 func answer(w http.ResponseWriter, code int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(code)
-	_, _ = w.Write([]byte(text)) // whoever asked may be gone
+	_, _ = w.Write([]byte(text)) // the caller may be gone
 }

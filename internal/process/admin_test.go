@@ -1,4 +1,4 @@
-package daemon_test
+package process_test
 
 import (
 	"context"
@@ -12,20 +12,20 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/daemon"
+	"github.com/tidegate/tidegate/internal/process"
 )
 
-func listen(t *testing.T, address string) *daemon.Admin {
+func listen(t *testing.T, address string) *process.Admin {
 	t.Helper()
-	a, err := daemon.ListenAdmin(t.Context(), daemon.AdminOptions{
-		Listen: address, Registry: daemon.NewRegistry("1.2.3"), Log: slog.New(slog.DiscardHandler),
+	a, err := process.ListenAdmin(t.Context(), process.AdminOptions{
+		Listen: address, Registry: process.NewRegistry("1.2.3"), Log: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
 	return a
 }
 
 // serve runs an admin server until the test ends, and requires a clean end.
-func serve(t *testing.T, a *daemon.Admin) {
+func serve(t *testing.T, a *process.Admin) {
 	t.Helper()
 	stop, stopNow := context.WithCancel(t.Context())
 	ready, ended := make(chan struct{}), make(chan error, 1)
@@ -37,7 +37,7 @@ func serve(t *testing.T, a *daemon.Admin) {
 	})
 }
 
-func get(t *testing.T, a *daemon.Admin, path string) (code int, body string) {
+func get(t *testing.T, a *process.Admin, path string) (code int, body string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+a.Address()+path, http.NoBody)
 	require.NoError(t, err)
@@ -122,21 +122,21 @@ func TestProfilesStayOnTheMachine(t *testing.T) {
 
 func TestATakenAdminAddressSaysWhatToDo(t *testing.T) {
 	a := listen(t, "127.0.0.1:0")
-	o := daemon.AdminOptions{Registry: daemon.NewRegistry("1"), Log: slog.New(slog.DiscardHandler), Listen: a.Address()}
-	_, err := daemon.ListenAdmin(t.Context(), o)
-	var taken *daemon.ListenError
+	o := process.AdminOptions{Registry: process.NewRegistry("1"), Log: slog.New(slog.DiscardHandler), Listen: a.Address()}
+	_, err := process.ListenAdmin(t.Context(), o)
+	var taken *process.ListenError
 	require.ErrorAs(t, err, &taken)
 	require.ErrorIs(t, err, syscall.EADDRINUSE)
 	require.ErrorContains(t, err, "--admin-listen")
 	require.NoError(t, a.Close())
-	b, err := daemon.ListenAdmin(t.Context(), o)
+	b, err := process.ListenAdmin(t.Context(), o)
 	require.NoError(t, err, "Close gives the address free")
 	require.NoError(t, b.Close())
 
 	o.Listen = "nowhere"
-	_, err = daemon.ListenAdmin(t.Context(), o)
+	_, err = process.ListenAdmin(t.Context(), o)
 	require.ErrorContains(t, err, "of this machine")
-	_, err = daemon.ListenAdmin(t.Context(), daemon.AdminOptions{})
+	_, err = process.ListenAdmin(t.Context(), process.AdminOptions{})
 	require.ErrorContains(t, err, "required")
 }
 
@@ -146,9 +146,9 @@ func TestAdminIsAComponent(t *testing.T) {
 	a := listen(t, "127.0.0.1:0")
 	stop, stopNow := context.WithCancel(t.Context())
 	begun, finish := make(chan struct{}), make(chan struct{})
-	g := daemon.NewGroup(daemon.GroupOptions{Log: slog.New(slog.DiscardHandler), Now: time.Now},
-		daemon.Component{Name: "admin", Run: a.Run},
-		daemon.Component{Name: "work", Run: func(stop, _ context.Context, ready func()) error {
+	g := process.NewGroup(process.GroupOptions{Log: slog.New(slog.DiscardHandler), Now: time.Now},
+		process.Component{Name: "admin", Run: a.Run},
+		process.Component{Name: "work", Run: func(stop, _ context.Context, ready func()) error {
 			close(begun)
 			<-finish
 			ready()

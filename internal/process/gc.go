@@ -1,4 +1,4 @@
-package daemon
+package process
 
 import (
 	"context"
@@ -8,10 +8,10 @@ import (
 )
 
 const (
-	// gcRoom is what may be allocated between two collections, in bytes. The live
+	// gcRoom is the memory that may be allocated between two collections, in bytes. The live
 	// heap of a service is some 10 MB, and its goroutines are many, so that most of a
 	// collection is their stacks: Go's own pace would collect twenty times a second
-	// under load, and each collection delays what is decided during it.
+	// under load, and each collection delays the decisions made during it.
 	gcRoom = 256 << 20
 	// gcMost is GOGC of the smallest heaps, and before the first is known.
 	gcMost = 2000
@@ -30,7 +30,7 @@ func gcPercentFor(live uint64) int {
 }
 
 // PaceGC keeps GOGC fit for the heap until the context ends: the program grows
-// by 256 MB at most between two collections, or by half of what lives. Given what
+// by 256 MB at most between two collections, or by half of the live heap. With the
 // the environment has for GOGC, it leaves that alone; GOMEMLIMIT holds in any case.
 func PaceGC(ctx context.Context, environment string) {
 	if environment != "" {

@@ -1,4 +1,4 @@
-package daemon
+package process
 
 import (
 	"context"
@@ -13,13 +13,13 @@ import (
 	"github.com/sourcegraph/conc/panics"
 )
 
-// Component is one part of a process.
+// Component is a part of a process.
 type Component struct {
 	Name string // short, for logs and errors
 
 	// Run blocks until all that it started has ended. It calls ready, once, when
-	// what depends on it may start. When stop ends it takes no more work, finishes
-	// what there is and returns nil; when abort ends it leaves that too. To return
+	// the components that depend on it may start. When stop ends it takes no more work, finishes
+	// its work under way and returns nil; when abort ends it leaves that too. To return
 	// before stop has ended is a failure, with or without an error.
 	Run func(stop, abort context.Context, ready func()) error
 
@@ -28,7 +28,7 @@ type Component struct {
 	Beside bool
 }
 
-// ErrEnded says that a component ended that nobody had asked to.
+// ErrEnded says that a component ended unasked.
 var ErrEnded = errors.New("ended by itself")
 
 // ErrAborted says that work under way was left.
@@ -44,13 +44,13 @@ type GroupOptions struct {
 // It leaves room within the 30 s that Kubernetes waits between its two signals.
 const defaultStopTimeout = 20 * time.Second
 
-// Group is the components of one process.
+// Group holds the components of a process.
 type Group struct {
 	o          GroupOptions
 	components []Component
 
 	mu    sync.Mutex
-	tasks []*task // guarded by mu; those started, in order
+	tasks []*task // guarded by mu; the started tasks, in order
 	state state   // guarded by mu
 }
 
@@ -73,7 +73,7 @@ type task struct {
 }
 
 // NewGroup makes a group of components that start in this order and stop in
-// reverse, those with Component.Beside together with the one before.
+// reverse, components with Component.Beside together with their predecessor.
 func NewGroup(o GroupOptions, components ...Component) *Group {
 	if o.StopTimeout == 0 {
 		o.StopTimeout = defaultStopTimeout
@@ -84,18 +84,18 @@ func NewGroup(o GroupOptions, components ...Component) *Group {
 // Run starts the components and blocks until stop or abort ends, or a component
 // does, and then until all have ended: abort comes after GroupOptions.StopTimeout
 // at the latest. A component that does not heed abort is waited for, and named in
-// the log. The error joins those of the components, each with its name; a panic
-// is one of them, with its stack. After an abort it is also ErrAborted. Run is
+// the log. The error joins the errors of the components, each with its name; a panic
+// is an error too, with its stack. After an abort it is also ErrAborted. Run is
 // called once.
 func (g *Group) Run(stop, abort context.Context) error {
 	if g.o.Log == nil || g.o.Now == nil {
-		return errors.New("daemon: Log and Now are required")
+		return errors.New("process: Log and Now are required")
 	}
 	abort, abortAll := context.WithCancel(abort)
 	defer abortAll()
 	var running conc.WaitGroup
 	defer running.Wait()
-	fell := make(chan struct{}, len(g.components)) // room for all: nobody need listen
+	fell := make(chan struct{}, len(g.components)) // room for all: no goroutine need listen
 
 	if g.startAll(stop, abort, fell, &running) {
 		g.enter(serving)
@@ -128,7 +128,7 @@ func (g *Group) startAll(stop, abort context.Context, fell chan<- struct{}, runn
 	return true
 }
 
-// start runs one component beside the caller. Its stop is its own, as it ends
+// start runs a component beside the caller. Its stop is its own, as it ends
 // later than others'.
 func (g *Group) start(abort context.Context, c Component, fell chan<- struct{}, running *conc.WaitGroup) *task {
 	stop, stopNow := context.WithCancel(abort)
@@ -149,7 +149,7 @@ func (g *Group) start(abort context.Context, c Component, fell chan<- struct{}, 
 	return t
 }
 
-// verdict tells an end that was asked for from one that was not.
+// verdict tells a requested end from an unrequested end.
 func verdict(stop context.Context, err error) error {
 	asked := stop.Err() != nil
 	switch {
@@ -161,7 +161,7 @@ func verdict(stop context.Context, err error) error {
 	return err
 }
 
-// stopAll stops what was started, last first.
+// stopAll stops the started components, last first.
 func (g *Group) stopAll(abort context.Context, abortAll func()) error {
 	g.enter(stopping)
 	began := g.o.Now()
@@ -174,7 +174,7 @@ func (g *Group) stopAll(abort context.Context, abortAll func()) error {
 	g.mu.Lock()
 	tasks := g.tasks
 	g.mu.Unlock()
-	told := len(tasks) // the first of those that were told and waited for
+	told := len(tasks) // the first task that was told and waited for
 	for i := len(tasks) - 1; i >= 0; i-- {
 		tasks[i].stop()
 		if i > 0 && tasks[i].beside {
@@ -216,8 +216,8 @@ func (g *Group) running() (names []string) {
 	return names
 }
 
-// Check returns nil while every component is ready and none has been told to
-// stop; else what there is to wait for.
+// Check returns nil while every component is ready and no component has been told to
+// stop; otherwise an error that names the components to wait for.
 func (g *Group) Check(context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

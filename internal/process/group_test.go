@@ -1,4 +1,4 @@
-package daemon_test
+package process_test
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ import (
 	"github.com/sourcegraph/conc/panics"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/daemon"
+	"github.com/tidegate/tidegate/internal/process"
 )
 
 // diary is what components did, in order.
@@ -46,8 +46,8 @@ type part struct {
 	beside       bool
 }
 
-func (p part) component(d *diary) daemon.Component {
-	return daemon.Component{Name: p.name, Beside: p.beside, Run: func(stop, abort context.Context, ready func()) error {
+func (p part) component(d *diary) process.Component {
+	return process.Component{Name: p.name, Beside: p.beside, Run: func(stop, abort context.Context, ready func()) error {
 		defer d.write(p.name + ".ended")
 		d.write(p.name + ".begun")
 		time.Sleep(p.start)
@@ -77,7 +77,7 @@ func (p part) component(d *diary) daemon.Component {
 func run(t *testing.T, log *bytes.Buffer, stopAfter, abortAfter time.Duration, parts ...part) (did string, took time.Duration, err error) {
 	t.Helper()
 	d := new(diary)
-	var components []daemon.Component
+	var components []process.Component
 	for _, p := range parts {
 		components = append(components, p.component(d))
 	}
@@ -90,7 +90,7 @@ func run(t *testing.T, log *bytes.Buffer, stopAfter, abortAfter time.Duration, p
 			defer time.AfterFunc(after, end).Stop()
 		}
 	}
-	g := daemon.NewGroup(daemon.GroupOptions{
+	g := process.NewGroup(process.GroupOptions{
 		Log: slog.New(slog.NewTextHandler(log, nil)), Now: time.Now, StopTimeout: 10 * time.Second,
 	}, components...)
 	began := time.Now()
@@ -132,7 +132,7 @@ func TestGroups(t *testing.T) {
 			never, never,
 			[]part{{name: "a"}, {name: "b", fails: func() {}}},
 			"a.begun a.ready b.begun b.ended a.stop a.ended", 0,
-			[]error{daemon.ErrEnded},
+			[]error{process.ErrEnded},
 			"b: ended by itself", "",
 		},
 		"a cancellation of its own is a failure": {
@@ -151,28 +151,28 @@ func TestGroups(t *testing.T) {
 			time.Second, 3 * time.Second,
 			[]part{{name: "a", drain: time.Hour}, {name: "b", drain: time.Hour}},
 			"a.begun a.ready b.begun b.ready b.stop", 3 * time.Second,
-			[]error{daemon.ErrAborted},
+			[]error{process.ErrAborted},
 			"", "",
 		},
 		"an abort alone": {
 			never, time.Second,
 			[]part{{name: "a", drain: time.Hour}},
 			"a.begun a.ready a.stop a.aborted a.ended", time.Second,
-			[]error{daemon.ErrAborted},
+			[]error{process.ErrAborted},
 			"", "",
 		},
 		"the deadline aborts, once for all": {
 			time.Second, never,
 			[]part{{name: "a", drain: 6 * time.Second}, {name: "b", drain: 6 * time.Second}},
 			"a.begun a.ready b.begun b.ready b.stop b.ended a.stop a.aborted a.ended", 11 * time.Second,
-			[]error{daemon.ErrAborted},
+			[]error{process.ErrAborted},
 			"", `running=a`,
 		},
 		"who heeds no abort is waited for and named": {
 			time.Second, never,
 			[]part{{name: "a", drain: time.Minute, deaf: true}},
 			"a.begun a.ready a.stop a.ended", time.Minute + time.Second,
-			[]error{daemon.ErrAborted},
+			[]error{process.ErrAborted},
 			"", `running=a`,
 		},
 	} {
@@ -233,17 +233,17 @@ func TestPartsStopSideBySide(t *testing.T) {
 
 func TestErrorsAreJoined(t *testing.T) {
 	first, second := errors.New("first"), errors.New("second")
-	late := daemon.Component{Name: "late", Run: func(stop, _ context.Context, ready func()) error {
+	late := process.Component{Name: "late", Run: func(stop, _ context.Context, ready func()) error {
 		ready()
 		<-stop.Done()
 		return second
 	}}
-	early := daemon.Component{Name: "early", Run: func(_, _ context.Context, ready func()) error {
+	early := process.Component{Name: "early", Run: func(_, _ context.Context, ready func()) error {
 		ready()
 		ready() // more than once does no harm
 		return first
 	}}
-	g := daemon.NewGroup(daemon.GroupOptions{Log: slog.New(slog.DiscardHandler), Now: time.Now}, late, early)
+	g := process.NewGroup(process.GroupOptions{Log: slog.New(slog.DiscardHandler), Now: time.Now}, late, early)
 	err := g.Run(t.Context(), t.Context())
 	require.ErrorIs(t, err, first)
 	require.ErrorIs(t, err, second)
@@ -254,7 +254,7 @@ func TestReadinessFollowsTheComponents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stop, stopNow := context.WithCancel(t.Context())
 		d := new(diary)
-		g := daemon.NewGroup(daemon.GroupOptions{Log: slog.New(slog.DiscardHandler), Now: time.Now},
+		g := process.NewGroup(process.GroupOptions{Log: slog.New(slog.DiscardHandler), Now: time.Now},
 			part{name: "a"}.component(d), part{name: "b", start: time.Second, drain: time.Second}.component(d))
 		require.EqualError(t, g.Check(t.Context()), "starting")
 		ended := make(chan error, 1)
@@ -271,5 +271,5 @@ func TestReadinessFollowsTheComponents(t *testing.T) {
 }
 
 func TestGroupsNeedALogAndAClock(t *testing.T) {
-	require.ErrorContains(t, daemon.NewGroup(daemon.GroupOptions{}).Run(t.Context(), t.Context()), "required")
+	require.ErrorContains(t, process.NewGroup(process.GroupOptions{}).Run(t.Context(), t.Context()), "required")
 }

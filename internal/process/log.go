@@ -1,4 +1,4 @@
-package daemon
+package process
 
 import (
 	"fmt"
@@ -9,12 +9,12 @@ import (
 // Formats of log lines.
 const (
 	FormatText = "text" // key=value, for people
-	FormatJSON = "json" // one object a line, for programs
+	FormatJSON = "json" // an object per line, for programs
 )
 
 // NewLogger returns a logger that writes to w. The level is debug, info, warn or
 // error, in any case; the format is FormatText or FormatJSON. The error names
-// what there is to choose from.
+// the levels and formats to choose from.
 func NewLogger(w io.Writer, level, format string) (*slog.Logger, error) {
 	options := new(slog.HandlerOptions)
 	var least slog.Level

@@ -1,4 +1,4 @@
-package daemon_test
+package process_test
 
 import (
 	"bytes"
@@ -8,19 +8,19 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/daemon"
+	"github.com/tidegate/tidegate/internal/process"
 )
 
 func TestLoggers(t *testing.T) {
 	for _, c := range []struct{ level, format, says string }{
-		{"info", daemon.FormatText, ""},
-		{"WARN", daemon.FormatJSON, ""},
-		{"loud", daemon.FormatText, "debug, info, warn or error"},
-		{"", daemon.FormatText, "debug, info, warn or error"},
+		{"info", process.FormatText, ""},
+		{"WARN", process.FormatJSON, ""},
+		{"loud", process.FormatText, "debug, info, warn or error"},
+		{"", process.FormatText, "debug, info, warn or error"},
 		{"info", "xml", "use text or json"},
 	} {
 		t.Run(c.level+" "+c.format, func(t *testing.T) {
-			_, err := daemon.NewLogger(new(bytes.Buffer), c.level, c.format)
+			_, err := process.NewLogger(new(bytes.Buffer), c.level, c.format)
 			if c.says == "" {
 				require.NoError(t, err)
 				return
@@ -32,9 +32,9 @@ func TestLoggers(t *testing.T) {
 
 func TestLoggersWriteFromTheirLevelUp(t *testing.T) {
 	var text, encoded bytes.Buffer
-	people, err := daemon.NewLogger(&text, "info", daemon.FormatText)
+	people, err := process.NewLogger(&text, "info", process.FormatText)
 	require.NoError(t, err)
-	programs, err := daemon.NewLogger(&encoded, "error", daemon.FormatJSON)
+	programs, err := process.NewLogger(&encoded, "error", process.FormatJSON)
 	require.NoError(t, err)
 	for _, log := range []*slog.Logger{people, programs} {
 		log.Debug("no")

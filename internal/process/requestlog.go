@@ -1,4 +1,4 @@
-package requestlog
+package process
 
 import (
 	"context"
@@ -7,28 +7,28 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// maxListed is how many ids one line lists; one write may serve thousands.
+// maxListed is the number of ids that a line lists; a single write may serve thousands.
 const maxListed = 32
 
-type contextKey struct{}
+type requestIDsKey struct{}
 
-// With returns a context whose log lines are about these requests.
-func With(ctx context.Context, ids ...string) context.Context {
-	return context.WithValue(ctx, contextKey{}, ids)
+// WithRequestIDs returns a context with log lines about these requests.
+func WithRequestIDs(ctx context.Context, ids ...string) context.Context {
+	return context.WithValue(ctx, requestIDsKey{}, ids)
 }
 
-// Wrap returns a logger whose lines carry the ids of the requests that their
+// LogRequestIDs returns a logger that adds to its lines the ids of the requests that their
 // context is about, and that of its trace, where it is kept.
-func Wrap(log *slog.Logger) *slog.Logger {
-	return slog.New(handler{log.Handler()})
+func LogRequestIDs(log *slog.Logger) *slog.Logger {
+	return slog.New(requestIDHandler{log.Handler()})
 }
 
-// handler adds what is in the context to each record.
-type handler struct{ slog.Handler }
+// requestIDHandler adds the context's ids to each record.
+type requestIDHandler struct{ slog.Handler }
 
 // Handle implements slog.Handler.
-func (h handler) Handle(ctx context.Context, r slog.Record) error {
-	ids, _ := ctx.Value(contextKey{}).([]string)
+func (h requestIDHandler) Handle(ctx context.Context, r slog.Record) error {
+	ids, _ := ctx.Value(requestIDsKey{}).([]string)
 	switch {
 	case len(ids) == 0:
 	case len(ids) == 1:
@@ -45,11 +45,11 @@ func (h handler) Handle(ctx context.Context, r slog.Record) error {
 }
 
 // WithAttrs implements slog.Handler.
-func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return handler{h.Handler.WithAttrs(attrs)}
+func (h requestIDHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return requestIDHandler{h.Handler.WithAttrs(attrs)}
 }
 
 // WithGroup implements slog.Handler.
-func (h handler) WithGroup(name string) slog.Handler {
-	return handler{h.Handler.WithGroup(name)}
+func (h requestIDHandler) WithGroup(name string) slog.Handler {
+	return requestIDHandler{h.Handler.WithGroup(name)}
 }

@@ -1,4 +1,4 @@
-package requestlog_test
+package process_test
 
 import (
 	"bytes"
@@ -10,12 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/tidegate/tidegate/internal/requestlog"
+	"github.com/tidegate/tidegate/internal/process"
 )
 
 func TestLinesCarryTheirRequests(t *testing.T) {
 	var written bytes.Buffer
-	log := requestlog.Wrap(slog.New(slog.NewJSONHandler(&written, nil)))
+	log := process.LogRequestIDs(slog.New(slog.NewJSONHandler(&written, nil)))
 	line := func() map[string]any {
 		entry := map[string]any{}
 		require.NoError(t, json.Unmarshal(written.Bytes(), &entry), written.String())
@@ -26,13 +26,13 @@ func TestLinesCarryTheirRequests(t *testing.T) {
 	log.InfoContext(t.Context(), "nobody's")
 	require.NotContains(t, line(), "request_id")
 
-	one := requestlog.With(t.Context(), "a")
+	one := process.WithRequestIDs(t.Context(), "a")
 	log.With("bucket", "b").InfoContext(one, "one's")
 	entry := line()
 	require.Equal(t, "a", entry["request_id"])
 	require.Equal(t, "b", entry["bucket"])
 
-	log.InfoContext(requestlog.With(one, "b", "c"), "the inner context counts")
+	log.InfoContext(process.WithRequestIDs(one, "b", "c"), "the inner context counts")
 	entry = line()
 	require.NotContains(t, entry, "request_id")
 	require.Equal(t, []any{"b", "c"}, entry["request_ids"])
@@ -41,7 +41,7 @@ func TestLinesCarryTheirRequests(t *testing.T) {
 	for i := range 1000 {
 		many = append(many, strconv.Itoa(i))
 	}
-	log.InfoContext(requestlog.With(t.Context(), many...), "many's")
+	log.InfoContext(process.WithRequestIDs(t.Context(), many...), "many's")
 	entry = line()
 	require.Len(t, entry["request_ids"], 32)
 	require.InDelta(t, 1000, entry["requests"], 0)

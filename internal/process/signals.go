@@ -1,4 +1,4 @@
-package daemon
+package process
 
 import (
 	"context"
@@ -7,20 +7,20 @@ import (
 	"os"
 )
 
-// ErrSignal is the cause of what a signal ended.
+// ErrSignal is the cause of a context that a signal ended.
 var ErrSignal = errors.New("received a signal")
 
 // Signals makes two contexts of a process's signals: stop ends with the first
-// one, or with ctx; abort, which stop also ends with, with the second. release
+// signal, or with ctx; abort, which stop also ends with, with the second. release
 // gives up listening and returns once that has ended; it ends both.
 //
 // The channel must have room for two signals, as signal.Notify does not wait.
 // After the second nothing reads the channel: the caller lets signals have
-// their usual effect by then, so that a third one kills.
+// their usual effect by then, so that a third signal kills.
 //
 //	received := make(chan os.Signal, 2)
 //	signal.Notify(received, os.Interrupt, syscall.SIGTERM)
-//	stop, abort, release := daemon.Signals(ctx, received)
+//	stop, abort, release := process.Signals(ctx, received)
 //	defer release()
 //	context.AfterFunc(abort, func() { signal.Stop(received) })
 func Signals(ctx context.Context, received <-chan os.Signal) (stop, abort context.Context, release func()) {

@@ -1,4 +1,4 @@
-package daemon_test
+package process_test
 
 import (
 	"context"
@@ -8,31 +8,31 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/daemon"
+	"github.com/tidegate/tidegate/internal/process"
 )
 
 func TestTheFirstSignalStopsTheSecondAborts(t *testing.T) {
 	received := make(chan os.Signal, 2)
-	stop, abort, release := daemon.Signals(t.Context(), received)
+	stop, abort, release := process.Signals(t.Context(), received)
 	defer release()
 	require.NoError(t, stop.Err())
 
 	received <- os.Interrupt
 	<-stop.Done()
-	require.ErrorIs(t, context.Cause(stop), daemon.ErrSignal)
+	require.ErrorIs(t, context.Cause(stop), process.ErrSignal)
 	require.ErrorContains(t, context.Cause(stop), os.Interrupt.String())
 	require.NoError(t, abort.Err())
 
 	received <- syscall.SIGTERM
 	<-abort.Done()
-	require.ErrorIs(t, context.Cause(abort), daemon.ErrSignal)
+	require.ErrorIs(t, context.Cause(abort), process.ErrSignal)
 }
 
 // The end of the parent asks for a stop; work may still be finished.
 func TestTheParentStops(t *testing.T) {
 	parent, cancel := context.WithCancel(t.Context())
 	received := make(chan os.Signal, 2)
-	stop, abort, release := daemon.Signals(parent, received)
+	stop, abort, release := process.Signals(parent, received)
 	defer release()
 	cancel()
 	<-stop.Done()
@@ -40,7 +40,7 @@ func TestTheParentStops(t *testing.T) {
 }
 
 func TestReleaseEndsBoth(t *testing.T) {
-	stop, abort, release := daemon.Signals(t.Context(), make(chan os.Signal))
+	stop, abort, release := process.Signals(t.Context(), make(chan os.Signal))
 	release()
 	require.ErrorIs(t, stop.Err(), context.Canceled)
 	require.ErrorIs(t, abort.Err(), context.Canceled)

@@ -1,4 +1,4 @@
-package roster
+package worker
 
 import (
 	"cmp"
@@ -16,48 +16,48 @@ import (
 const (
 	// patience bounds how long a status may take to find out.
 	patience = time.Second
-	// unversioned is the version of a process that has none: NATS wants a semantic
-	// one.
+	// unversioned is the version of a process without a version: NATS requires a semantic
+	// version.
 	unversioned = "0.0.0"
 )
 
-// Entry is a process on the list.
-type Entry struct {
+// Instance is a process on the list.
+type Instance struct {
 	Service     string // such as api.ServiceRelay
 	Version     string // semantic; 0.0.0 where empty
 	Description string
-	// Status finds out what there is to say now. It is called by one goroutine at a
+	// Status computes the present status. It is called by a single goroutine at a
 	// time for each kind of question.
 	Status func(context.Context) api.ServiceStatus
 	Log    *slog.Logger
 }
 
 // Join puts a process on the list, until leave is called or the connection ends.
-func Join(nc *nats.Conn, e Entry) (leave func(), err error) {
+func Join(nc *nats.Conn, i Instance) (leave func(), err error) {
 	service, err := micro.AddService(nc, micro.Config{
-		Name: api.ServicePrefix + e.Service, Version: cmp.Or(e.Version, unversioned), Description: e.Description,
-		StatsHandler: func(*micro.Endpoint) any { return e.status() },
+		Name: api.ServicePrefix + i.Service, Version: cmp.Or(i.Version, unversioned), Description: i.Description,
+		StatsHandler: func(*micro.Endpoint) any { return i.status() },
 		ErrorHandler: func(_ micro.Service, err *micro.NATSError) {
-			e.Log.Error("NATS reports an error", "subject", err.Subject, "error", err.Description)
+			i.Log.Error("NATS reports an error", "subject", err.Subject, "error", err.Description)
 		},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("join the list of services: %w", err)
 	}
-	answer := micro.HandlerFunc(func(r micro.Request) { _ = r.RespondJSON(e.status()) }) // whoever asked may be gone
-	if err := service.AddEndpoint("status", answer, micro.WithEndpointSubject(api.StatusSubject(e.Service)), micro.WithEndpointQueueGroupDisabled()); err != nil {
+	answer := micro.HandlerFunc(func(r micro.Request) { _ = r.RespondJSON(i.status()) }) // the caller may be gone
+	if err := service.AddEndpoint("status", answer, micro.WithEndpointSubject(api.StatusSubject(i.Service)), micro.WithEndpointQueueGroupDisabled()); err != nil {
 		_ = service.Stop()
 		return nil, fmt.Errorf("join the list of services: %w", err)
 	}
 	return func() {
 		if err := service.Stop(); err != nil && !nc.IsClosed() {
-			e.Log.Warn("the process stays on the list of services until its connection ends", "error", err)
+			i.Log.Warn("the process stays on the list of services until its connection ends", "error", err)
 		}
 	}, nil
 }
 
-func (e Entry) status() api.ServiceStatus {
+func (i Instance) status() api.ServiceStatus {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	return e.Status(ctx)
+	return i.Status(ctx)
 }

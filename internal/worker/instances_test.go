@@ -1,4 +1,4 @@
-package roster_test
+package worker_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
-	"github.com/tidegate/tidegate/internal/roster"
+	"github.com/tidegate/tidegate/internal/worker"
 	"github.com/tidegate/tidegate/pkg/api"
 	tidegate "github.com/tidegate/tidegate/pkg/client"
 )
@@ -40,7 +40,7 @@ func TestWhoRunsIsOnTheList(t *testing.T) {
 	join := func(service, version string, status api.ServiceStatus) (leave func()) {
 		t.Helper()
 		nc := s.Connect(t)
-		leave, err := roster.Join(nc, roster.Entry{
+		leave, err := worker.Join(nc, worker.Instance{
 			Service: service, Version: version, Description: "a test", Log: slog.New(slog.DiscardHandler),
 			Status: func(ctx context.Context) api.ServiceStatus {
 				_, bounded := ctx.Deadline()
@@ -87,8 +87,8 @@ func TestWhoRunsIsOnTheList(t *testing.T) {
 }
 
 func TestAnEntryThatCannotBe(t *testing.T) {
-	for _, e := range []roster.Entry{{Service: "relay", Version: "yesterday's"}, {Service: "a relay"}} {
-		_, err := roster.Join(natstest.Start(t).Connect(t), e)
+	for _, e := range []worker.Instance{{Service: "relay", Version: "yesterday's"}, {Service: "a relay"}} {
+		_, err := worker.Join(natstest.Start(t).Connect(t), e)
 		require.ErrorContains(t, err, "join the list of services")
 	}
 }

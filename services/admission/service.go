@@ -30,7 +30,7 @@ import (
 	"github.com/tidegate/tidegate/internal/leasekey"
 	"github.com/tidegate/tidegate/internal/limits"
 	"github.com/tidegate/tidegate/internal/namespace"
-	"github.com/tidegate/tidegate/internal/requestlog"
+	"github.com/tidegate/tidegate/internal/process"
 	"github.com/tidegate/tidegate/internal/rollback"
 	"github.com/tidegate/tidegate/internal/schema"
 	"github.com/tidegate/tidegate/internal/shards"
@@ -195,7 +195,7 @@ func New(cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
 	}
-	lines := requestlog.Wrap(cfg.Log)
+	lines := process.LogRequestIDs(cfg.Log)
 	log := audit.NewLog(client, cfg.Table, clock.Time)
 	stored := limits.NewStore(client, cfg.Table, log)
 	stores := admin.Stores{

@@ -2,20 +2,18 @@ package aggregator
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidegate/tidegate/internal/feed"
-	"github.com/tidegate/tidegate/internal/roster"
 	"github.com/tidegate/tidegate/internal/storecalls"
 	"github.com/tidegate/tidegate/internal/usage"
+	"github.com/tidegate/tidegate/internal/worker"
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
@@ -67,20 +65,21 @@ func (cfg Config) withDefaults() Config {
 
 // Aggregator is one of the aggregators of a table.
 type Aggregator struct {
-	cfg   Config
-	group *feed.Group
+	worker *worker.Worker
+	group  *feed.Group
 }
 
 // New makes an aggregator. It does nothing until Run.
 func New(cfg Config) (*Aggregator, error) {
-	if cfg.NATS == nil || cfg.Table == "" || cfg.Member == "" || cfg.Now == nil || cfg.Log == nil || cfg.Metrics == nil {
-		return nil, errors.New("aggregator: NATS, Table, Member, Now, Log and Metrics are required")
+	w, err := worker.New(worker.Config{
+		Service: service, Description: "Tidegate aggregator: usage, from the change feed",
+		NATS: cfg.NATS, Member: cfg.Member, Version: cfg.Version, Now: cfg.Now, Log: cfg.Log, Metrics: cfg.Metrics,
+		Required: map[string]bool{"Table": cfg.Table != ""},
+	})
+	if err != nil {
+		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	js, err := jetstream.New(cfg.NATS)
-	if err != nil {
-		return nil, fmt.Errorf("aggregator: %w", err)
-	}
 	m, err := newMetrics(cfg.Metrics)
 	if err != nil {
 		return nil, fmt.Errorf("aggregator: metrics: %w", err)
@@ -93,14 +92,11 @@ func New(cfg Config) (*Aggregator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("aggregator: %w", err)
 	}
-	group, err := feed.New(feed.Config{
-		JetStream: js, Service: service, Member: cfg.Member, Kinds: feed.KindsOf(service), Handle: c.apply,
-		Now: cfg.Now, Log: cfg.Log, Metrics: cfg.Metrics, Retention: cfg.Retention, Tuning: cfg.Tuning.Feed,
-	})
+	group, err := w.Group(c.apply, cfg.Retention, cfg.Tuning.Feed)
 	if err != nil {
-		return nil, fmt.Errorf("aggregator: %w", err)
+		return nil, err
 	}
-	return &Aggregator{cfg: cfg, group: group}, nil
+	return &Aggregator{worker: w, group: group}, nil
 }
 
 // newCounter makes what handles the batches.
@@ -126,18 +122,5 @@ func (a *Aggregator) Ready() <-chan struct{} { return a.group.Ready() }
 // error means that the feed could not be opened to begin with. It returns when all
 // it started has ended.
 func (a *Aggregator) Run(ctx context.Context) error {
-	defer a.cfg.NATS.Close()
-	leave, err := roster.Join(a.cfg.NATS, roster.Entry{
-		Service: service, Version: a.cfg.Version, Description: "Tidegate aggregator: usage, from the change feed",
-		Status: a.group.Status, Log: a.cfg.Log,
-	})
-	if err != nil {
-		return fmt.Errorf("aggregator: %w", err)
-	}
-	defer leave()
-	err = a.group.Run(ctx)
-	if err != nil && ctx.Err() == nil {
-		return fmt.Errorf("aggregator: %w", err)
-	}
-	return nil
+	return a.worker.Run(ctx, worker.Work{Run: a.group.Run, Status: a.group.Status})
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidegate/tidegate/internal/archive"
+	"github.com/tidegate/tidegate/internal/worker"
 )
 
 // metrics of an archiver; those of the feed are counted by package feed.
@@ -31,10 +32,8 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		existed: objects.WithLabelValues("existed"),
 		failed:  objects.WithLabelValues("failed"),
 	}
-	for _, c := range []prometheus.Collector{objects, m.events, m.bytes} {
-		if err := reg.Register(c); err != nil {
-			return nil, err
-		}
+	if err := worker.Register(reg, objects, m.events, m.bytes); err != nil {
+		return nil, err
 	}
 	return m, nil
 }

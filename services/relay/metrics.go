@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tidegate/tidegate/internal/worker"
 	"github.com/tidegate/tidegate/pkg/events"
 )
 
@@ -64,13 +65,11 @@ func newMetrics(reg prometheus.Registerer, now func() time.Time) (*metrics, erro
 	for _, kind := range events.Kinds() { // an alert sees the first
 		m.dropped.WithLabelValues(string(kind))
 	}
-	for _, c := range []prometheus.Collector{
+	if err := worker.Register(reg,
 		m.records, m.outside, m.batches, m.fenced, m.trimmed, m.forgot, m.full, m.dead, m.failures, m.purged, m.shards, m.lags,
 		m.waits, m.dropped, m.bytes, m.bound, m.unseen,
-	} {
-		if err := reg.Register(c); err != nil {
-			return nil, err
-		}
+	); err != nil {
+		return nil, err
 	}
 	return m, nil
 }

@@ -2,7 +2,6 @@ package relay
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -14,8 +13,8 @@ import (
 	"github.com/sourcegraph/conc"
 
 	"github.com/tidegate/tidegate/internal/feed"
-	"github.com/tidegate/tidegate/internal/roster"
 	"github.com/tidegate/tidegate/internal/storecalls"
+	"github.com/tidegate/tidegate/internal/worker"
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
@@ -84,12 +83,14 @@ const parallelBatches = 4
 type Relay struct {
 	cfg     Config
 	tuning  Tuning
+	worker  *worker.Worker
 	store   *store
 	metrics *metrics
 	room    room
 	js      jetstream.JetStream
 	dead    *feed.DeadLetters
-	feed    jetstream.Stream // set by Run before anything reads it
+	feed    jetstream.Stream // set by open before anything reads it
+	members *feed.Members    // set by open
 	history *history
 	batches chan struct{} // holds one for each batch that is being published
 	ended   chan struct{} // says that a reader has come to a shard's end
@@ -98,12 +99,13 @@ type Relay struct {
 
 // New makes a relay. It does nothing until Run.
 func New(cfg Config) (*Relay, error) {
-	if cfg.NATS == nil || cfg.Table == "" || cfg.Member == "" || cfg.Now == nil || cfg.Log == nil || cfg.Metrics == nil {
-		return nil, errors.New("relay: NATS, Table, Member, Now, Log and Metrics are required")
-	}
-	js, err := jetstream.New(cfg.NATS)
+	w, err := worker.New(worker.Config{
+		Service: service, Description: "Tidegate relay: changes of the table, into the change feed",
+		NATS: cfg.NATS, Member: cfg.Member, Version: cfg.Version, Now: cfg.Now, Log: cfg.Log, Metrics: cfg.Metrics,
+		Required: map[string]bool{"Table": cfg.Table != ""},
+	})
 	if err != nil {
-		return nil, fmt.Errorf("relay: %w", err)
+		return nil, err
 	}
 	m, err := newMetrics(cfg.Metrics, cfg.Now)
 	if err != nil {
@@ -115,8 +117,8 @@ func New(cfg Config) (*Relay, error) {
 	}
 	tuning := cfg.Tuning.withDefaults()
 	r := &Relay{
-		cfg: cfg, tuning: tuning, store: newStore(watched, cfg.Table, tuning.StoreTimeout), metrics: m,
-		js: js, dead: feed.NewDeadLetters(js), batches: make(chan struct{}, parallelBatches),
+		cfg: cfg, tuning: tuning, worker: w, store: newStore(watched, cfg.Table, tuning.StoreTimeout), metrics: m,
+		js: w.JetStream(), dead: feed.NewDeadLetters(w.JetStream()), batches: make(chan struct{}, parallelBatches),
 		ended: make(chan struct{}, 1), ready: make(chan struct{}),
 	}
 	r.history = &history{relay: r}
@@ -132,23 +134,11 @@ func (r *Relay) Ready() <-chan struct{} { return r.ready }
 // error means that the feed could not be opened to begin with. It returns when all
 // it started has ended.
 func (r *Relay) Run(ctx context.Context) error {
-	defer r.cfg.NATS.Close()
-	members, err := r.open(ctx)
-	if ctx.Err() != nil {
-		return nil // it was told to stop before it began
-	}
-	if err != nil {
-		return fmt.Errorf("relay: %w", err)
-	}
-	w := &watch{relay: r, members: members, living: []string{r.cfg.Member}, running: map[source]*running{}, done: map[source]bool{}}
-	leave, err := roster.Join(r.cfg.NATS, roster.Entry{
-		Service: service, Version: r.cfg.Version, Description: "Tidegate relay: changes of the table, into the change feed",
-		Status: r.status, Log: r.cfg.Log,
-	})
-	if err != nil {
-		return fmt.Errorf("relay: %w", err)
-	}
-	defer leave()
+	return r.worker.Run(ctx, worker.Work{Open: r.open, Run: r.run, Status: r.status})
+}
+
+func (r *Relay) run(ctx context.Context) error {
+	w := &watch{relay: r, members: r.members, living: []string{r.cfg.Member}, running: map[source]*running{}, done: map[source]bool{}}
 	var replays conc.WaitGroup
 	replays.Go(func() { r.tryAgain(ctx) })
 	w.run(ctx)
@@ -157,16 +147,17 @@ func (r *Relay) Run(ctx context.Context) error {
 }
 
 // open opens the feed and joins the group.
-func (r *Relay) open(ctx context.Context) (members *feed.Members, err error) {
+func (r *Relay) open(ctx context.Context) (err error) {
 	if r.feed, err = feed.EnsureFeed(ctx, r.js, r.cfg.Retention); err != nil {
-		return nil, err
+		return err
 	}
-	if _, err := r.openReplays(ctx); err != nil { // before anybody asks whether replays are followed
-		return nil, err
+	if _, err := r.openReplays(ctx); err != nil { // before a caller asks whether replays are followed
+		return err
 	}
-	return feed.Join(ctx, r.js, feed.Membership{
+	r.members, err = feed.Join(ctx, r.js, feed.Membership{
 		Service: service, Member: r.cfg.Member, TTL: r.tuning.MemberTTL, Replicas: r.cfg.Retention.Replicas,
 	})
+	return err
 }
 
 // status is what there is to say of the relay now.

@@ -4,6 +4,8 @@ import (
 	"errors"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidegate/tidegate/internal/worker"
 )
 
 // metrics of a sharder; those of the feed are counted by package feed.
@@ -42,10 +44,8 @@ func newMetrics(reg prometheus.Registerer, b *book) (*metrics, error) {
 	full := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "tidegate_sharder_full_buckets", Help: "Buckets that have as many shards as there can be: 32; a load that needs more is throttled.",
 	}, count(func() int { _, full := b.shards(); return full }))
-	for _, c := range []prometheus.Collector{steps, reports, surveys, known, divided, shards, full} {
-		if err := reg.Register(c); err != nil {
-			return nil, err
-		}
+	if err := worker.Register(reg, steps, reports, surveys, known, divided, shards, full); err != nil {
+		return nil, err
 	}
 	return &metrics{
 		steps: steps,

@@ -14,16 +14,15 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/internal/limits"
-	"github.com/tidegate/tidegate/internal/roster"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/storecalls"
 	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/worker"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/events"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -85,6 +84,7 @@ type Sharder struct {
 	cfg     Config
 	clock   *storeclock.Clock
 	book    *book
+	worker  *worker.Worker
 	group   *feed.Group
 	client  *dynamodb.Client
 	shards  *shards.Store
@@ -100,11 +100,20 @@ type Sharder struct {
 
 // New makes a sharder. It does nothing until Run.
 func New(cfg Config) (*Sharder, error) {
-	if cfg.NATS == nil || cfg.Table == "" || cfg.Member == "" || cfg.Clock == nil || cfg.Log == nil || cfg.Metrics == nil {
-		return nil, errors.New("sharder: NATS, Table, Member, Clock, Log and Metrics are required")
+	if cfg.Clock == nil {
+		return nil, errors.New("sharder: Clock is required")
 	}
 	cfg.Tuning = cfg.Tuning.withDefaults()
 	s := &Sharder{cfg: cfg, clock: storeclock.New(cfg.Clock), boot: rand.Text()[:8], slots: make(chan struct{}, cfg.Tuning.Steps)}
+	w, err := worker.New(worker.Config{
+		Service: service, Description: "Tidegate sharder: how many shards a bucket has",
+		NATS: cfg.NATS, Member: cfg.Member, Version: cfg.Version, Now: s.clock.Wall, Log: cfg.Log, Metrics: cfg.Metrics,
+		Required: map[string]bool{"Table": cfg.Table != ""},
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.worker = w
 	watched, err := storecalls.Watch(cfg.DynamoDB, storecalls.Options{Service: service, Metrics: cfg.Metrics, Mono: s.clock.Mono})
 	if err != nil {
 		return nil, fmt.Errorf("sharder: %w", err)
@@ -119,16 +128,8 @@ func New(cfg Config) (*Sharder, error) {
 	if s.metrics, err = newMetrics(cfg.Metrics, s.book); err != nil {
 		return nil, fmt.Errorf("sharder: metrics: %w", err)
 	}
-	js, err := jetstream.New(cfg.NATS)
-	if err != nil {
-		return nil, fmt.Errorf("sharder: %w", err)
-	}
-	s.group, err = feed.New(feed.Config{
-		JetStream: js, Service: service, Member: cfg.Member, Kinds: feed.KindsOf(service), Handle: s.follow, Forgetful: true,
-		Now: s.clock.Wall, Log: cfg.Log, Metrics: cfg.Metrics, Retention: cfg.Retention, Tuning: cfg.Tuning.Feed,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("sharder: %w", err)
+	if s.group, err = w.Group(s.follow, cfg.Retention, cfg.Tuning.Feed); err != nil {
+		return nil, err
 	}
 	return s, nil
 }
@@ -144,15 +145,10 @@ func (s *Sharder) Ready() <-chan struct{} { return s.group.Ready() }
 // out; an error means that the feed could not be opened to begin with. It returns
 // when all it started has ended.
 func (s *Sharder) Run(ctx context.Context) error {
-	defer s.cfg.NATS.Close()
-	leave, err := roster.Join(s.cfg.NATS, roster.Entry{
-		Service: service, Version: s.cfg.Version, Description: "Tidegate sharder: how many shards a bucket has",
-		Status: s.group.Status, Log: s.cfg.Log,
-	})
-	if err != nil {
-		return fmt.Errorf("sharder: %w", err)
-	}
-	defer leave()
+	return s.worker.Run(ctx, worker.Work{Run: s.run, Status: s.group.Status})
+}
+
+func (s *Sharder) run(ctx context.Context) error {
 	deaf, err := s.listen()
 	if err != nil {
 		return err
@@ -166,10 +162,7 @@ func (s *Sharder) Run(ctx context.Context) error {
 	stop()
 	loops.Wait()
 	s.steps.Wait()
-	if err != nil && ctx.Err() == nil {
-		return fmt.Errorf("sharder: %w", err)
-	}
-	return nil
+	return err
 }
 
 // follow notes what a batch of the feed tells. It never fails: what it does not

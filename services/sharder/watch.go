@@ -12,7 +12,7 @@ import (
 func (s *Sharder) listen() (deaf func(), err error) {
 	sub, err := s.cfg.NATS.Subscribe(events.LoadSubject, func(m *nats.Msg) { s.heard(m.Data) })
 	if err != nil {
-		return nil, fmt.Errorf("sharder: listen to %s: %w", events.LoadSubject, err)
+		return nil, fmt.Errorf("listen to %s: %w", events.LoadSubject, err)
 	}
 	return func() { _ = sub.Unsubscribe() }, nil // the connection is closed next
 }

@@ -17,12 +17,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/archive/archivetest"
-	"github.com/tidegate/tidegate/internal/daemon"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
 	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/internal/namespace"
+	"github.com/tidegate/tidegate/internal/process"
 	"github.com/tidegate/tidegate/internal/schema"
 	"github.com/tidegate/tidegate/internal/storeclock"
 	"github.com/tidegate/tidegate/internal/table"
@@ -153,22 +153,22 @@ func (s *system) connect() *nats.Conn {
 
 // registry is a new process's.
 func (s *system) registry() *prometheus.Registry {
-	registry := daemon.NewRegistry("1.2.3")
+	registry := process.NewRegistry("1.2.3")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.registries = append(s.registries, registry)
 	return registry
 }
 
-// process is a service that runs.
-type process struct {
+// serviceProcess is a service that runs.
+type serviceProcess struct {
 	conn  *nats.Conn
 	stop  context.CancelFunc
 	ended chan struct{}
 }
 
 // crash cuts a process off in the middle of what it does.
-func (p *process) crash() {
+func (p *serviceProcess) crash() {
 	p.conn.Close()
 	p.stop()
 	<-p.ended
@@ -178,11 +178,11 @@ func (s *system) run(conn *nats.Conn, service interface {
 	Run(ctx context.Context) error
 	Ready() <-chan struct{}
 }, err error,
-) *process {
+) *serviceProcess {
 	s.t.Helper()
 	require.NoError(s.t, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.t.Context()))
-	p := &process{conn: conn, stop: cancel, ended: make(chan struct{})}
+	p := &serviceProcess{conn: conn, stop: cancel, ended: make(chan struct{})}
 	go func() {
 		defer close(p.ended)
 		_ = service.Run(ctx) // a crash is an error
@@ -196,7 +196,7 @@ func (s *system) run(conn *nats.Conn, service interface {
 	return p
 }
 
-func (s *system) startAdmission() *process {
+func (s *system) startAdmission() *serviceProcess {
 	s.t.Helper()
 	nc := s.connect()
 	service, err := admission.New(admission.Config{
@@ -207,7 +207,7 @@ func (s *system) startAdmission() *process {
 	return s.run(nc, service, err)
 }
 
-func (s *system) startRelay() *process {
+func (s *system) startRelay() *serviceProcess {
 	s.t.Helper()
 	nc := s.connect()
 	service, err := relay.New(relay.Config{
@@ -218,7 +218,7 @@ func (s *system) startRelay() *process {
 	return s.run(nc, service, err)
 }
 
-func (s *system) startAggregator(member string) *process {
+func (s *system) startAggregator(member string) *serviceProcess {
 	s.t.Helper()
 	nc := s.connect()
 	service, err := aggregator.New(aggregator.Config{
@@ -232,7 +232,7 @@ func (s *system) startAggregator(member string) *process {
 	return s.run(nc, service, err)
 }
 
-func (s *system) startArchiver() *process {
+func (s *system) startArchiver() *serviceProcess {
 	s.t.Helper()
 	nc := s.connect()
 	service, err := archiver.New(archiver.Config{
@@ -246,7 +246,7 @@ func (s *system) startArchiver() *process {
 	return s.run(nc, service, err)
 }
 
-func (s *system) startSharder(member string) *process {
+func (s *system) startSharder(member string) *serviceProcess {
 	s.t.Helper()
 	nc := s.connect()
 	service, err := sharder.New(sharder.Config{
