@@ -40,7 +40,7 @@ func TestDeadLetters(t *testing.T) {
 		}, patience, 5*time.Millisecond)
 	}
 	// One of a service that never ran here.
-	require.NoError(t, dead.Put(t.Context(), "elsewhere", feed.Casualty{
+	require.NoError(t, dead.Put(t.Context(), "elsewhere", feed.DeadRecord{
 		Subject: events.ReplaySubject("elsewhere", 0), Mark: "x", Data: []byte(`{"stream":"2026-03-01T00:00:00.000"}`), Reason: events.ErrMalformed,
 	}))
 	text := none + transcript(t, env,

@@ -61,7 +61,7 @@ func (g *Group) handle(m *message.Message) error {
 	ctx := m.Context()
 	p, ok := ctx.Value(batchKey{}).(pulled)
 	if !ok {
-		return errors.New("a message that is no batch")
+		return errors.New("a message without a batch")
 	}
 	b, dead, err := g.read(p)
 	if err != nil {
@@ -73,12 +73,12 @@ func (g *Group) handle(m *message.Message) error {
 		}
 	}
 	for i, reason := range b.refused {
-		dead = append(dead, casualty{b.Records[i].message, b.Records[i].Mark(), reason})
+		dead = append(dead, refusedMessage{b.Records[i].message, b.Records[i].Mark(), reason})
 	}
 	for _, d := range dead {
 		g.metrics.dead.Inc()
 		g.cfg.Log.ErrorContext(ctx, "a record goes to the dead letters", "service", g.cfg.Service, "lane", p.lane, "reason", d.reason)
-		c, err := casualtyOf(d)
+		c, err := deadRecordOf(d)
 		if err == nil {
 			err = g.dead.Put(ctx, g.cfg.Service, c)
 		}
@@ -90,8 +90,8 @@ func (g *Group) handle(m *message.Message) error {
 	return nil
 }
 
-// casualty is a message on its way to the dead letters.
-type casualty struct {
+// refusedMessage is a message on its way to the dead letters.
+type refusedMessage struct {
 	message jetstream.Msg
 	mark    string
 	reason  error
@@ -99,9 +99,9 @@ type casualty struct {
 
 // read decodes the pulled messages. The error is events.ErrUnknownVersion: the lane
 // waits for a newer release.
-func (g *Group) read(p pulled) (*Batch, []casualty, error) {
+func (g *Group) read(p pulled) (*Batch, []refusedMessage, error) {
 	b := &Batch{Lane: p.lane, Records: make([]Record, 0, len(p.messages))}
-	var dead []casualty
+	var dead []refusedMessage
 	for _, m := range p.messages {
 		e, err := g.decode(m.Data())
 		switch {
@@ -115,7 +115,7 @@ func (g *Group) read(p pulled) (*Batch, []casualty, error) {
 			g.metrics.skipped.Inc()
 			g.cfg.Log.Warn("a record that cannot be read is left out", "service", g.cfg.Service, "lane", p.lane, "reason", err)
 		default:
-			dead = append(dead, casualty{m, markOf(m), err})
+			dead = append(dead, refusedMessage{m, markOf(m), err})
 		}
 	}
 	return b, dead, nil

@@ -52,8 +52,8 @@ type DeadLetter struct {
 	Data    []byte    `json:"data"`    // the event as it came
 }
 
-// Casualty is a record on its way to the dead letters.
-type Casualty struct {
+// DeadRecord is a record on its way to the dead letters.
+type DeadRecord struct {
 	Subject string // its subject in the feed, or the subject that it belongs to; a replay goes to the same lane
 	Mark    string // names the record among the service's, and stays when it is replayed and fails again
 	Attempt string // tells several attempts at the record apart; empty if there is only a single attempt
@@ -64,7 +64,7 @@ type Casualty struct {
 // Put adds a record. A record that is there already, from before a crash, is left out
 // within the two minutes for which JetStream remembers; later it is there twice, under
 // the same mark, by which a service counts it once however often it is replayed.
-func (d *DeadLetters) Put(ctx context.Context, service string, c Casualty) error {
+func (d *DeadLetters) Put(ctx context.Context, service string, c DeadRecord) error {
 	m := nats.NewMsg(events.DeadLetters(service))
 	m.Data = c.Data
 	m.Header.Set(headerReason, oneLine(c.Reason.Error()))
@@ -76,13 +76,13 @@ func (d *DeadLetters) Put(ctx context.Context, service string, c Casualty) error
 	return nil
 }
 
-// casualtyOf is a record of the feed that a service gives up.
-func casualtyOf(c casualty) (Casualty, error) {
+// deadRecordOf is a record of the feed that a service gives up.
+func deadRecordOf(c refusedMessage) (DeadRecord, error) {
 	meta, err := c.message.Metadata()
 	if err != nil {
-		return Casualty{}, fmt.Errorf("a record without a place in its lane: %w", err)
+		return DeadRecord{}, fmt.Errorf("a record without a place in its lane: %w", err)
 	}
-	return Casualty{
+	return DeadRecord{
 		Subject: c.message.Subject(), Mark: c.mark, Attempt: strconv.FormatUint(meta.Sequence.Stream, 10), Data: c.message.Data(), Reason: c.reason,
 	}, nil
 }

@@ -210,7 +210,7 @@ func (w *world) rawLetter(t *testing.T, number uint64) (*jetstream.RawStreamMsg,
 func TestADeadLetterIsPutOnce(t *testing.T) {
 	w := newWorld(t)
 	dead := feed.NewDeadLetters(w.js)
-	c := feed.Casualty{Subject: events.Subject(events.KindBucket, 7), Mark: "12", Data: []byte("x"), Reason: errors.New("?")}
+	c := feed.DeadRecord{Subject: events.Subject(events.KindBucket, 7), Mark: "12", Data: []byte("x"), Reason: errors.New("?")}
 	for range 2 {
 		require.NoError(t, dead.Put(t.Context(), "test", c))
 		require.NoError(t, dead.Put(t.Context(), "other", c))

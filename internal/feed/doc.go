@@ -5,8 +5,8 @@
 //   - A group is all processes of a service; a member is a single process.
 //   - A lane is a part of the feed that is in order ([events.Lanes]). Each lane
 //     has a durable consumer per service, and a single member pulls it at a time.
-//   - A record is an event as a handler gets it; a batch holds the records of a
-//     lane brought.
+//   - A record is an event as a handler gets it; a batch holds the records
+//     of a single pull of a lane.
 //   - A pin keeps all members but its holder from pulling a lane.
 //   - Dead letters are records that no release can read, or that were refused for
 //     good.

@@ -52,22 +52,14 @@ func (h *history) looked() leader.Term {
 	return h.term
 }
 
-// isCurrent reports whether a term still is, and the member has looked in it. A single
-// server's is known from the connection, a cluster's is asked for.
+// isCurrent reports whether a term still holds, and the member has looked in it.
 func (h *history) isCurrent(ctx context.Context, term leader.Term) (bool, error) {
-	if term == (leader.Term{}) || term != h.looked() {
+	if term != h.looked() {
 		return false, nil
-	}
-	if term.Server != "" {
-		return h.nats.ConnectedServerId() == term.Server, nil
 	}
 	call, cancel := context.WithTimeout(ctx, adminTimeout)
 	defer cancel()
-	now, err := leader.TermOf(call, h.nats, events.StreamName)
-	if err != nil {
-		return false, err
-	}
-	return now == term, nil
+	return leader.Holds(call, h.nats, events.StreamName, term)
 }
 
 // handled notes the last record of a batch that was pulled in a term. It reports

@@ -40,7 +40,7 @@ func (l *lane) run(ctx context.Context) {
 		if err := l.runOnce(ctx); err != nil {
 			l.next = 0
 			l.s.g.metrics.failures.Inc()
-			l.s.g.cfg.Log.WarnContext(ctx, "a lane waits", "service", l.s.g.cfg.Service, "lane", l.number, "error", err)
+			l.s.g.cfg.Log.WarnContext(ctx, "a lane failed and is tried again", "service", l.s.g.cfg.Service, "lane", l.number, "error", err)
 			l.backOff(ctx)
 			continue
 		}

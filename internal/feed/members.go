@@ -14,8 +14,8 @@ import (
 	"github.com/tidegate/tidegate/pkg/events"
 )
 
-// membersBucket is the prefix of the KV buckets in which the members of each
-// service say that they live. An entry that is not renewed expires.
+// membersBucket is the prefix of the KV buckets with the heartbeats of each service's
+// members. An entry that is not renewed expires.
 const membersBucket = "TIDEGATE_MEMBERS_"
 
 // Members is a member's view of the running members of its group. It is used by
@@ -36,7 +36,7 @@ type Membership struct {
 	Replicas int           // of the group's KV bucket
 }
 
-// Join says for the first time that a member lives.
+// Join makes a member of a group: it sends the first heartbeat.
 func Join(ctx context.Context, js jetstream.JetStream, m Membership) (*Members, error) {
 	joined := &Members{js: js, self: m.Member, bucket: jetstream.KeyValueConfig{
 		Bucket: membersBucket + m.Service, Description: "Who of " + m.Service + " lives", TTL: m.TTL, History: 1, Replicas: max(1, m.Replicas),
@@ -74,11 +74,11 @@ func (m *Members) Beat(ctx context.Context) (living []string, err error) {
 	}
 	m.listed = true // an attempt that fails may be applied
 	if _, err := m.kv.PutString(ctx, m.self, ""); err != nil {
-		return nil, fmt.Errorf("say that %s lives: %w", m.self, err)
+		return nil, fmt.Errorf("send the heartbeat of %s: %w", m.self, err)
 	}
 	living, err = m.kv.Keys(ctx)
 	if err != nil && !errors.Is(err, jetstream.ErrNoKeysFound) {
-		return nil, fmt.Errorf("ask who lives: %w", err)
+		return nil, fmt.Errorf("list the running members: %w", err)
 	}
 	return living, nil
 }

@@ -91,11 +91,11 @@ func (s *subscriber) keep(ctx context.Context) {
 func (s *subscriber) remember(ctx context.Context) {
 	if err := s.g.history.look(ctx); err != nil && ctx.Err() == nil {
 		s.g.metrics.failures.Inc()
-		s.g.cfg.Log.WarnContext(ctx, "it is unknown whether NATS has forgotten records: looking again", "service", s.g.cfg.Service, "error", err)
+		s.g.cfg.Log.WarnContext(ctx, "whether NATS has forgotten records is unknown: the next heartbeat looks again", "service", s.g.cfg.Service, "error", err)
 	}
 }
 
-// rebalance says that the member lives and takes or gives up lanes. Without an
+// rebalance sends a heartbeat and takes or gives up lanes. Without an
 // answer from NATS it keeps its lanes: the pins guard them.
 func (s *subscriber) rebalance(ctx context.Context) {
 	call, cancel := context.WithTimeout(ctx, s.g.tuning.MemberTTL)
@@ -103,7 +103,7 @@ func (s *subscriber) rebalance(ctx context.Context) {
 	living, err := s.members.Beat(call)
 	if err != nil {
 		if !errors.Is(err, context.Canceled) {
-			s.g.cfg.Log.WarnContext(ctx, "the group cannot be seen: lanes stay as they are", "service", s.g.cfg.Service, "error", err)
+			s.g.cfg.Log.WarnContext(ctx, "the list of members cannot be read: lanes stay as they are", "service", s.g.cfg.Service, "error", err)
 		}
 		return
 	}
@@ -150,6 +150,6 @@ func (s *subscriber) drain() {
 	ctx, cancel := context.WithTimeout(context.Background(), s.g.tuning.MemberTTL)
 	defer cancel()
 	if err := s.members.Leave(ctx); err != nil {
-		s.g.cfg.Log.Warn("the group will take the lanes over when this member's time is up", "service", s.g.cfg.Service, "error", err)
+		s.g.cfg.Log.Warn("the member cannot leave its group: others take its lanes over after its TTL", "service", s.g.cfg.Service, "error", err)
 	}
 }

@@ -30,8 +30,8 @@ func gcPercentFor(live uint64) int {
 }
 
 // PaceGC keeps GOGC fit for the heap until the context ends: the program grows
-// by 256 MB at most between two collections, or by half of the live heap. With the
-// the environment has for GOGC, it leaves that alone; GOMEMLIMIT holds in any case.
+// by 256 MB at most between two collections, or by half of the live heap. If the
+// environment sets GOGC, PaceGC leaves the pace alone; GOMEMLIMIT holds in any case.
 func PaceGC(ctx context.Context, environment string) {
 	if environment != "" {
 		return

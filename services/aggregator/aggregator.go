@@ -20,7 +20,7 @@ import (
 // service names the aggregators' group and their dead letters.
 const service = api.ServiceAggregator
 
-// Config is what an aggregator needs.
+// Config holds the settings of an aggregator.
 type Config struct {
 	NATS     *nats.Conn // the aggregator's own: it is closed when Run ends
 	DynamoDB aws.Config
@@ -39,8 +39,8 @@ type Config struct {
 // Tuning are the sizes and times of an aggregator. Zero values mean the defaults.
 type Tuning struct {
 	Monthly      bool          // monthly snapshots too
-	Writes       int           // snapshots of one batch that are written at once. Default 16
-	StoreTimeout time.Duration // of one call to DynamoDB. Default 2 s
+	Writes       int           // snapshots of a batch that are written at once. Default 16
+	StoreTimeout time.Duration // of a call to DynamoDB. Default 2 s
 	Feed         feed.Tuning
 }
 
@@ -63,7 +63,7 @@ func (cfg Config) withDefaults() Config {
 	return cfg
 }
 
-// Aggregator is one of the aggregators of a table.
+// Aggregator is an aggregator of a table.
 type Aggregator struct {
 	worker *worker.Worker
 	group  *feed.Group
@@ -99,7 +99,7 @@ func New(cfg Config) (*Aggregator, error) {
 	return &Aggregator{worker: w, group: group}, nil
 }
 
-// newCounter makes what handles the batches.
+// newCounter makes the handler of the batches.
 func newCounter(cfg Config, m *metrics) (*counter, error) {
 	st, err := newStore(cfg.DynamoDB, cfg.Table, cfg.Tuning.StoreTimeout, m)
 	if err != nil {
@@ -117,7 +117,7 @@ func newCounter(cfg Config, m *metrics) (*counter, error) {
 // Ready is closed once the aggregator has joined its group.
 func (a *Aggregator) Ready() <-chan struct{} { return a.group.Ready() }
 
-// Run aggregates until ctx ends, then counts what it has pulled, hands its lanes
+// Run aggregates until ctx ends, then counts the pulled records, hands its lanes
 // over and closes the connection. Failures of DynamoDB and NATS are waited out; an
 // error means that the feed could not be opened to begin with. It returns when all
 // it started has ended.

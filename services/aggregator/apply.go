@@ -21,7 +21,7 @@ const (
 	attempts = 4
 	// maxSnapshotLimits is how many limits a snapshot counts once the store has
 	// rejected a write: an item has at most 400 KB, and so room for 5,000 limits of
-	// the longest names. Nobody has as many within a month but to do harm.
+	// the longest names. Only an attacker has as many within a month.
 	maxSnapshotLimits = 4000
 )
 
@@ -30,7 +30,7 @@ type counter struct {
 	store   *store
 	windows []usage.Window
 	keep    time.Duration // a snapshot, after its window
-	writes  int           // snapshots of one batch that are written at once
+	writes  int           // snapshots of a batch that are written at once
 }
 
 // refusal is a record that its snapshot has no room for.
@@ -60,7 +60,7 @@ func (c *counter) apply(ctx context.Context, b *feed.Batch) error {
 	}
 	for i, some := range refused {
 		if c.store.lost.Known(all[i].key.Namespace) {
-			continue // nobody asks for its usage
+			continue // its usage is never read
 		}
 		for _, r := range some {
 			if err := c.setApart(ctx, b.Records, r.record, all, refused); err != nil {
@@ -82,7 +82,7 @@ func (c *counter) each(all []*account, do func(i int) error) error {
 }
 
 // setApart adds the mark of a refused record to the snapshots that do count it. A replay
-// is given to all snapshots of the record, and those refuse it.
+// is given to all snapshots of the record, and the marked snapshots refuse it.
 func (c *counter) setApart(ctx context.Context, records []feed.Record, record int, all []*account, refused [][]refusal) error {
 	r := &records[record]
 	if r.Replay != "" {
@@ -94,7 +94,7 @@ func (c *counter) setApart(ctx context.Context, records []feed.Record, record in
 			continue
 		}
 		mark := &account{key: a.key, ttl: a.ttl, entries: []entry{{replay: r.Mark()}}}
-		// A snapshot that has no room for the mark has none for the replay.
+		// A snapshot without room for the mark has no room for the replay.
 		if _, err := c.settle(ctx, mark); err != nil {
 			return err
 		}
@@ -102,7 +102,7 @@ func (c *counter) setApart(ctx context.Context, records []feed.Record, record in
 	return nil
 }
 
-// clean deletes what the batch may have made in namespaces that are lost: their purge may
+// clean deletes the batch's snapshots in namespaces that are lost: their purge may
 // be done, and would not find it (see [namespace.Lost]).
 func (c *counter) clean(ctx context.Context, all []*account) error {
 	lost := map[string]bool{}

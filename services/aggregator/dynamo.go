@@ -21,12 +21,12 @@ import (
 type store struct {
 	client  *dynamodb.Client
 	table   string
-	timeout time.Duration // of one call
+	timeout time.Duration // of a call
 	metrics *metrics
 	lost    *namespace.Lost
 }
 
-// newStore makes one attempt per call: whether to try again, and for how long, is
+// newStore makes a single attempt per call: whether to try again, and for how long, is
 // the caller's to say.
 func newStore(cfg aws.Config, tableName string, timeout time.Duration, m *metrics) (*store, error) {
 	client := dynamodb.NewFromConfig(cfg, func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} })
@@ -40,7 +40,7 @@ func newStore(cfg aws.Config, tableName string, timeout time.Duration, m *metric
 // errRejected says that the store understood a write and will never take it.
 var errRejected = errors.New("the store rejects the write")
 
-// written is what became of a write that the store answered.
+// written is the outcome of a write that the store answered.
 type written struct {
 	made    bool         // the snapshot was not there before
 	counted *table.Usage // refused: the snapshot, which counts something in it already
@@ -70,7 +70,7 @@ func (s *store) count(ctx context.Context, form *table.CountUsage) (written, err
 	return written{}, fmt.Errorf("write the snapshot %s %s: %w", form.Key.Key().PK, form.Key.Key().SK, err)
 }
 
-// read is one consistent read.
+// read is a consistent read.
 func (s *store) read(ctx context.Context, key keys.Usage) (*table.Usage, error) {
 	call, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()

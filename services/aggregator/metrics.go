@@ -8,7 +8,7 @@ import (
 	"github.com/tidegate/tidegate/internal/worker"
 )
 
-// metrics of an aggregator; those of the feed are counted by package feed.
+// metrics counts the work of an aggregator; package feed counts the feed's.
 type metrics struct {
 	written prometheus.Counter
 	refused prometheus.Counter

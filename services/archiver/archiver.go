@@ -18,7 +18,7 @@ import (
 // service names the archivers' group and their dead letters.
 const service = api.ServiceArchiver
 
-// Config is what an archiver needs.
+// Config holds the settings of an archiver.
 type Config struct {
 	NATS      *nats.Conn       // the archiver's own: it is closed when Run ends
 	Archive   *archive.Archive // it stays open when Run ends
@@ -33,10 +33,10 @@ type Config struct {
 
 // Tuning are the sizes and times of an archiver. Zero values mean the defaults.
 type Tuning struct {
-	StoreTimeout time.Duration // of the objects of one batch. Default 30 s
-	Writes       int           // objects of one batch that are written at once. Default 8
+	StoreTimeout time.Duration // of the objects of a batch. Default 30 s
+	Writes       int           // objects of a batch that are written at once. Default 8
 	// Feed has the size and the age of a batch: Batch, 512 records by default, and
-	// Linger, 5 s by default; below 0 a batch is what is there.
+	// Linger, 5 s by default; below 0 a batch holds the records that are there.
 	Feed feed.Tuning
 }
 
@@ -63,7 +63,7 @@ func (t Tuning) withDefaults() Tuning {
 	return t
 }
 
-// Archiver is one of the archivers of a table.
+// Archiver is an archiver of a table.
 type Archiver struct {
 	cfg    Config
 	worker *worker.Worker
@@ -96,7 +96,7 @@ func New(cfg Config) (*Archiver, error) {
 // Ready is closed once the archiver has joined its group.
 func (a *Archiver) Ready() <-chan struct{} { return a.group.Ready() }
 
-// Run archives until ctx ends, then stores what it has pulled, hands its lanes over
+// Run archives until ctx ends, then stores the pulled records, hands its lanes over
 // and closes the connection. Failures of the archive and NATS are waited out; an error
 // means that the archive cannot be written or the feed not be opened to begin with. It
 // returns when all it started has ended.

@@ -7,7 +7,7 @@ import (
 	"github.com/tidegate/tidegate/internal/worker"
 )
 
-// metrics of an archiver; those of the feed are counted by package feed.
+// metrics counts the work of an archiver; package feed counts the feed's.
 type metrics struct {
 	events  prometheus.Counter
 	bytes   prometheus.Counter
@@ -38,7 +38,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	return m, nil
 }
 
-// stored counts what became of a bundle of so many events.
+// stored counts the outcome of a bundle of so many events.
 func (m *metrics) stored(done archive.Stored, events int, err error) {
 	m.written.Add(float64(done.Written))
 	m.existed.Add(float64(done.Existed))

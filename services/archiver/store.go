@@ -15,16 +15,16 @@ import (
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-// writer stores what batches tell of.
+// writer stores the events of batches.
 type writer struct {
 	archive *archive.Archive
-	timeout time.Duration // of one batch
-	writes  int           // objects of one batch that are written at once
+	timeout time.Duration // of a batch
+	writes  int           // objects of a batch that are written at once
 	metrics *metrics
 }
 
 // store brings a batch into the archive. After an error some of its objects may be
-// there; the same batch given again leaves those as they are.
+// there; the same batch given again leaves these as they are.
 func (w *writer) store(ctx context.Context, b *feed.Batch) error {
 	bundles, unreadable := bundlesOf(b.Records)
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
@@ -46,7 +46,7 @@ func (w *writer) store(ctx context.Context, b *feed.Batch) error {
 	return nil
 }
 
-// place is what the events of an object share.
+// place is the common part of the events of an object.
 type place struct{ namespace, day string }
 
 // bundlesOf sorts the deleted events of a batch by place, each bundle in the order of

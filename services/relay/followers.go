@@ -16,7 +16,7 @@ import (
 type followers []*jetstream.ConsumerInfo
 
 // followers returns the consumers that the feed waits for: the durable consumers, and
-// for each expected service that has none a consumer that has seen nothing. So changes
+// for each expected service without a consumer a stand-in that has seen nothing. So changes
 // wait for it from the first relay on.
 func (h *housekeeper) followers(ctx context.Context) (followers, error) {
 	var all followers
@@ -79,7 +79,7 @@ func overlap(a, b string) bool {
 }
 
 // floorOf is the number in the feed up to which every consumer has acknowledged
-// what is for it, given the number of the last message that all of them know of.
+// its records, given the number of the last message that all of them know of.
 func floorOf(consumers []*jetstream.ConsumerInfo, last uint64) uint64 {
 	if len(consumers) == 0 {
 		return 0

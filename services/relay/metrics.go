@@ -83,7 +83,7 @@ type lags struct {
 	of map[string]*lag // by stream shard; guarded by mu
 }
 
-// lag is that of one stream shard.
+// lag is the lag of a stream shard.
 type lag struct {
 	mu sync.Mutex
 	at time.Time // all changes up to then are in the feed; guarded by mu
@@ -112,7 +112,7 @@ func (l *lags) follow(shard string) *lag {
 	return l.of[shard]
 }
 
-// leave ends what follow began.
+// leave ends the work of follow.
 func (l *lags) leave(shard string, followed *lag) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -265,7 +265,7 @@ func TestDeadLettersAreReplayed(t *testing.T) {
 	<-p.Ready()
 	js := w.jetstream()
 	dead := feed.NewDeadLetters(js)
-	require.NoError(t, dead.Put(t.Context(), "relay", feed.Casualty{
+	require.NoError(t, dead.Put(t.Context(), "relay", feed.DeadRecord{
 		Subject: events.ReplaySubject("relay", 0), Mark: "2026-11-21T12:00:00.000/7", Reason: errors.New("not known yet"),
 		Data: []byte(`{"stream":"2026-11-21T12:00:00.000","sequence":"7","operation":"INSERT","at_ms":1795262400000,` +
 			`"keys":{"PK":{"S":"_/SYSTEM#"},"SK":{"S":"#NAMESPACE#acme"}},` +

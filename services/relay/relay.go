@@ -21,7 +21,7 @@ import (
 // service names the relays' group and their dead letters.
 const service = api.ServiceRelay
 
-// Config is what a relay needs.
+// Config holds the settings of a relay.
 type Config struct {
 	NATS      *nats.Conn // the relay's own: it is closed when Run ends
 	DynamoDB  aws.Config
@@ -32,7 +32,7 @@ type Config struct {
 	Log       *slog.Logger
 	Metrics   prometheus.Registerer
 	Retention feed.Retention // of the feed; the relay that starts last sets it
-	// Expects names services whose changes wait in the feed also before the first of
+	// Expects names services. Their changes wait in the feed also before the first of
 	// their processes has registered.
 	Expects []string
 	Tuning  Tuning
@@ -40,15 +40,15 @@ type Config struct {
 
 // Tuning are the sizes and times of a relay. Zero values mean the defaults.
 type Tuning struct {
-	Page           int           // records in one read and batch at most. Default and maximum 999
+	Page           int           // records in a read and a batch at most. Default and maximum 999
 	Poll           time.Duration // between two reads of a stream shard that has no more. Default 200 ms: DynamoDB allows 5 a second
-	Survey         time.Duration // how often a relay says that it lives, and looks for stream shards and who else does. Default 1 s
+	Survey         time.Duration // between two looks at the stream shards and the running relays; each is a heartbeat. Default 1 s
 	MemberTTL      time.Duration // how long it is believed to. Default 3 s
-	StoreTimeout   time.Duration // of one call to DynamoDB. Default 5 s
-	PublishTimeout time.Duration // of one request to NATS. Default 5 s
-	MaxBackoff     time.Duration // the longest pause before what failed is tried again. Default 5 s
+	StoreTimeout   time.Duration // of a call to DynamoDB. Default 5 s
+	PublishTimeout time.Duration // of a request to NATS. Default 5 s
+	MaxBackoff     time.Duration // the longest pause before a retry. Default 5 s
 	Checkpoint     time.Duration // how old a place may get that only records outside of the feed were read since. Default 1 min
-	Purge          time.Duration // how often what all services have seen is dropped from the feed; far longer than a consumer takes to learn of a message. Default 30 s
+	Purge          time.Duration // between two purges of changes that all services have seen; far longer than a consumer takes to learn of a message. Default 30 s
 }
 
 func (t Tuning) withDefaults() Tuning {
@@ -79,7 +79,7 @@ func (t Tuning) withDefaults() Tuning {
 // the server busy, and few enough for its queue.
 const parallelBatches = 4
 
-// Relay is one of the relays of a table.
+// Relay is a relay of a table.
 type Relay struct {
 	cfg     Config
 	tuning  Tuning
@@ -92,7 +92,7 @@ type Relay struct {
 	feed    jetstream.Stream // set by open before anything reads it
 	members *feed.Members    // set by open
 	history *history
-	batches chan struct{} // holds one for each batch that is being published
+	batches chan struct{} // holds an element for each batch that is being published
 	ended   chan struct{} // says that a reader has come to a shard's end
 	ready   chan struct{}
 }
@@ -129,7 +129,7 @@ func New(cfg Config) (*Relay, error) {
 // of them.
 func (r *Relay) Ready() <-chan struct{} { return r.ready }
 
-// Run relays until ctx ends, then publishes what it has read, leaves the group
+// Run relays until ctx ends, then publishes the records that it has read, leaves the group
 // and closes the connection. Failures of DynamoDB and NATS are waited out; an
 // error means that the feed could not be opened to begin with. It returns when all
 // it started has ended.
@@ -160,7 +160,7 @@ func (r *Relay) open(ctx context.Context) (err error) {
 	return err
 }
 
-// status is what there is to say of the relay now.
+// status returns the relay's number of stream shards, lag and dead letters.
 func (r *Relay) status(ctx context.Context) api.ServiceStatus {
 	shards, lag := int64(r.metrics.lags.reads()), r.metrics.lags.worst()
 	s := api.ServiceStatus{Lanes: &shards, LagSeconds: &lag}

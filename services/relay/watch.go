@@ -67,7 +67,7 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// look asks how full the feed is. Without an answer the relay goes by what it knew.
+// look asks how full the feed is. Without an answer the relay relies on the last answer.
 func (w *watch) look(ctx context.Context) {
 	if err := w.house.look(ctx); err != nil && ctx.Err() == nil {
 		w.relay.metrics.failures.Inc()
@@ -84,7 +84,7 @@ func (w *watch) purge(ctx context.Context) {
 	w.house.keep(ctx, w.streams)
 }
 
-// survey looks who lives and which stream shards there are, and starts and stops
+// survey finds the running relays and the stream shards, and starts and stops
 // readers. Without an answer all stays as it is: markers guard the feed.
 func (w *watch) survey(ctx context.Context) bool {
 	w.meet(ctx)
@@ -107,8 +107,8 @@ func (w *watch) survey(ctx context.Context) bool {
 }
 
 // remember looks whether the feed is as this relay left it. In a new term it forgets
-// what was read to its end: a parent's end may be forgotten, and its records come
-// before those of its children.
+// the finished shards: a parent's end may be forgotten, and its records come
+// before the records of its children.
 func (w *watch) remember(ctx context.Context) error {
 	term, err := w.relay.history.look(ctx)
 	if err != nil || term == w.term {
@@ -122,7 +122,7 @@ func (w *watch) remember(ctx context.Context) error {
 	return nil
 }
 
-// meet says that the relay lives and asks who else does.
+// meet sends a heartbeat and asks for the running relays.
 func (w *watch) meet(ctx context.Context) {
 	call, cancel := context.WithTimeout(ctx, w.relay.tuning.MemberTTL)
 	defer cancel()
@@ -135,7 +135,7 @@ func (w *watch) meet(ctx context.Context) {
 	}
 }
 
-// forget drops what is known of stream shards that are listed no more.
+// forget drops the state of stream shards that are listed no more.
 func (w *watch) forget() {
 	listed := map[source]bool{}
 	for _, st := range w.streams {

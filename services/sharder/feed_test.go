@@ -127,7 +127,7 @@ func TestReportsAreHeard(t *testing.T) {
 	js := w.feed()
 	w.usual()
 	w.publish(js, 100)
-	require.Eventually(t, func() bool { all, _ := s.book.sizes(); return all == 1 }, patience, 5*time.Millisecond)
+	require.Eventually(t, func() bool { all, _ := s.tracker.sizes(); return all == 1 }, patience, 5*time.Millisecond)
 	data, err := events.EncodeLoad(&events.LoadReport{
 		Node: "node", FromMs: w.ms() - 1000, ToMs: w.ms(), Loads: []events.Load{{Key: testKey(0), FailedUnits: 800}},
 	})

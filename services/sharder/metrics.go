@@ -8,14 +8,14 @@ import (
 	"github.com/tidegate/tidegate/internal/worker"
 )
 
-// metrics of a sharder; those of the feed are counted by package feed.
+// metrics counts the work of a sharder; package feed counts the feed's.
 type metrics struct {
 	steps                  *prometheus.CounterVec
 	heard, unread          prometheus.Counter
 	surveys, surveysFailed prometheus.Counter
 }
 
-func newMetrics(reg prometheus.Registerer, b *book) (*metrics, error) {
+func newMetrics(reg prometheus.Registerer, b *tracker) (*metrics, error) {
 	steps := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tidegate_sharder_steps_total",
 		Help: "Steps of buckets' shards, by kind (double, spread, merge) and result: done, overtaken by others or by news, or failed and to be tried again.",
@@ -54,7 +54,7 @@ func newMetrics(reg prometheus.Registerer, b *book) (*metrics, error) {
 	}, nil
 }
 
-// result is what counts a step that ended so.
+// result returns the counter of steps with that outcome.
 func (m *metrics) result(k kind, err error) prometheus.Counter {
 	result := "done"
 	switch {

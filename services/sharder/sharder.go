@@ -31,7 +31,7 @@ import (
 // service names the sharders' group and their dead letters.
 const service = api.ServiceSharder
 
-// Config is what a sharder needs.
+// Config holds the settings of a sharder.
 type Config struct {
 	NATS      *nats.Conn // the sharder's own: it is closed when Run ends
 	DynamoDB  aws.Config
@@ -50,7 +50,7 @@ type Tuning struct {
 	Remember int           // divided buckets known at most, and as many others; least recently written dropped first. Default 20,000
 	Steps    int           // steps under way at once. Default 16
 	Look     time.Duration // how often plans are made. Default 250 ms
-	Survey   time.Duration // how often divided buckets are looked for that nobody writes to. Default 1 h
+	Survey   time.Duration // between two searches for divided buckets without writes. Default 1 h
 	Feed     feed.Tuning
 }
 
@@ -59,7 +59,7 @@ const (
 	defaultSteps    = 16
 	defaultLook     = 250 * time.Millisecond
 	defaultSurvey   = time.Hour
-	// stepTime is how long one step may take, with all its repeats.
+	// stepTime is how long a step may take, with all its repeats.
 	stepTime = 8 * time.Second
 )
 
@@ -79,11 +79,11 @@ func (t Tuning) withDefaults() Tuning {
 	return t
 }
 
-// Sharder is one of the sharders of a table.
+// Sharder is a sharder of a table.
 type Sharder struct {
 	cfg     Config
 	clock   *storeclock.Clock
-	book    *book
+	tracker *tracker
 	worker  *worker.Worker
 	group   *feed.Group
 	client  *dynamodb.Client
@@ -94,7 +94,7 @@ type Sharder struct {
 	boot   string // random, part of every nonce
 	writes atomic.Uint64
 
-	slots chan struct{}  // a step under way has one
+	slots chan struct{}  // a step under way holds a slot
 	steps sync.WaitGroup // under way
 }
 
@@ -122,10 +122,10 @@ func New(cfg Config) (*Sharder, error) {
 	s.client = dynamodb.NewFromConfig(watched, func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} })
 	s.shards = shards.NewStore(s.client, cfg.Table, s.clock.Now, s.nonce)
 	s.limits = limits.NewStore(s.client, cfg.Table, audit.NewLog(s.client, cfg.Table, s.clock.Time))
-	if s.book, err = newBook(cfg.Tuning.Remember); err != nil {
+	if s.tracker, err = newTracker(cfg.Tuning.Remember); err != nil {
 		return nil, fmt.Errorf("sharder: %w", err)
 	}
-	if s.metrics, err = newMetrics(cfg.Metrics, s.book); err != nil {
+	if s.metrics, err = newMetrics(cfg.Metrics, s.tracker); err != nil {
 		return nil, fmt.Errorf("sharder: metrics: %w", err)
 	}
 	if s.group, err = w.Group(s.follow, cfg.Retention, cfg.Tuning.Feed); err != nil {
@@ -149,11 +149,11 @@ func (s *Sharder) Run(ctx context.Context) error {
 }
 
 func (s *Sharder) run(ctx context.Context) error {
-	deaf, err := s.listen()
+	unsubscribe, err := s.listen()
 	if err != nil {
 		return err
 	}
-	defer deaf()
+	defer unsubscribe()
 	working, stop := context.WithCancel(ctx)
 	var loops sync.WaitGroup
 	loops.Go(func() { s.survey(working) })
@@ -165,11 +165,11 @@ func (s *Sharder) run(ctx context.Context) error {
 	return err
 }
 
-// follow notes what a batch of the feed tells. It never fails: what it does not
+// follow notes a batch of the feed. It never fails: a record that it does not
 // understand is of no use to it.
 func (s *Sharder) follow(_ context.Context, b *feed.Batch) error {
 	for _, r := range b.Records {
-		s.book.note(r)
+		s.tracker.note(r)
 	}
 	return nil
 }
@@ -189,10 +189,10 @@ func (s *Sharder) look(ctx context.Context) {
 }
 
 // runOnce starts the steps that are to be made now, as many as there are slots free.
-// A quarter of them is kept for doublings, so that none waits for what can wait.
+// A quarter of them is kept for doublings, so that no doubling waits for a step that can wait.
 func (s *Sharder) runOnce(ctx context.Context) {
-	free := cap(s.slots) - len(s.slots) // nobody else takes one
-	for _, e := range s.book.due(s.nowMs(), s.owns, free, free-cap(s.slots)/4) {
+	free := cap(s.slots) - len(s.slots) // no other goroutine takes a slot
+	for _, e := range s.tracker.due(s.nowMs(), s.owns, free, free-cap(s.slots)/4) {
 		s.slots <- struct{}{}
 		s.steps.Go(func() {
 			defer func() { <-s.slots }()

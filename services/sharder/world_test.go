@@ -87,7 +87,7 @@ func usualWorld(t *testing.T) (*world, *Sharder) {
 // turn makes the steps that are due now, of all buckets, and returns them.
 func (s *Sharder) turn(t *testing.T) (made []step) {
 	t.Helper()
-	for _, e := range s.book.due(s.nowMs(), func(keys.Bucket) bool { return true }, defaultSteps, defaultSteps) {
+	for _, e := range s.tracker.due(s.nowMs(), func(keys.Bucket) bool { return true }, defaultSteps, defaultSteps) {
 		s.carry(t.Context(), e)
 		made = append(made, e.step)
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/tidegate/tidegate/internal/table"
 )
 
-// exhibit is a record as the dead letters keep it: all that the stream said, in
+// deadLetter is a record as the dead letters keep it: all that the stream said, in
 // DynamoDB's own JSON, to be looked at and to be tried again.
-type exhibit struct {
+type deadLetter struct {
 	Stream    string          `json:"stream"` // label
 	Sequence  string          `json:"sequence,omitempty"`
 	Operation string          `json:"operation,omitempty"`
@@ -23,11 +23,11 @@ type exhibit struct {
 	New       json.RawMessage `json:"new,omitempty"`
 }
 
-// encodeExhibit leaves out the images where they would make it longer than a
-// message may be, and those of an item that this release does not know, which may
+// encodeDeadLetter leaves out the images where they would make it longer than a
+// message may be, and the images of an item that this release does not know, which may
 // be secret.
-func encodeExhibit(r *record, reason error, longest int) ([]byte, error) {
-	x := exhibit{Stream: r.label, Sequence: r.sequence, Operation: r.operation, AtMs: r.atMs, Expired: r.expired}
+func encodeDeadLetter(r *record, reason error, longest int) ([]byte, error) {
+	x := deadLetter{Stream: r.label, Sequence: r.sequence, Operation: r.operation, AtMs: r.atMs, Expired: r.expired}
 	for _, part := range []struct {
 		from table.Item
 		to   *json.RawMessage
@@ -48,9 +48,9 @@ func encodeExhibit(r *record, reason error, longest int) ([]byte, error) {
 	return data, err
 }
 
-// decodeExhibit reads what encodeExhibit has written.
-func decodeExhibit(data []byte) (record, error) {
-	var x exhibit
+// decodeDeadLetter reads the output of encodeDeadLetter.
+func decodeDeadLetter(data []byte) (record, error) {
+	var x deadLetter
 	if err := json.Unmarshal(data, &x); err != nil {
 		return record{}, fmt.Errorf("decode a record: %w", err)
 	}

@@ -17,9 +17,9 @@ import (
 // seen is what the sharder would plan by.
 func (s *Sharder) seen(t *testing.T) view {
 	t.Helper()
-	s.book.mu.Lock()
-	defer s.book.mu.Unlock()
-	e, ok := s.book.peek(testKey(0))
+	s.tracker.mu.Lock()
+	defer s.tracker.mu.Unlock()
+	e, ok := s.tracker.peek(testKey(0))
 	require.True(t, ok)
 	return e.view(s.nowMs())
 }
@@ -28,7 +28,7 @@ func (s *Sharder) seen(t *testing.T) view {
 // divided.
 func (s *Sharder) requireSizes(t *testing.T, all, divided int, why ...any) {
 	t.Helper()
-	known, several := s.book.sizes()
+	known, several := s.tracker.sizes()
 	require.Equal(t, all, known, why...)
 	require.Equal(t, divided, several, why...)
 }
@@ -127,7 +127,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	w := newWorld(t)
 	s := w.sharder()
 	var err error
-	s.book, err = newBook(10)
+	s.tracker, err = newTracker(10)
 	require.NoError(t, err)
 	for n := range 100 {
 		for _, shard := range []int{0, 1} {
@@ -137,7 +137,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		}
 	}
 	s.requireSizes(t, 10, 10)
-	require.LessOrEqual(t, len(s.book.touched), 10)
+	require.LessOrEqual(t, len(s.tracker.touched), 10)
 }
 
 // Records of other kinds, and of shards that no release makes, are left out.
@@ -157,7 +157,7 @@ func TestAQuietDividedBucketIsNotForgottenForBusyOnes(t *testing.T) {
 	w := newWorld(t)
 	s := w.sharder()
 	var err error
-	s.book, err = newBook(4)
+	s.tracker, err = newTracker(4)
 	require.NoError(t, err)
 	w.tell(w.record(nil, shardOf(0, 2, 2, 1)), s)
 	w.tell(w.record(nil, shardOf(1, 2, 0, 1)), s)
@@ -167,7 +167,7 @@ func TestAQuietDividedBucketIsNotForgottenForBusyOnes(t *testing.T) {
 		w.tell(w.record(nil, item), s)
 	}
 	w.pass(idleMs * time.Millisecond)
-	require.Equal(t, []errand{{testKey(0), step{merge, 2, 1}}}, s.book.due(s.nowMs(), everything, defaultSteps, defaultSteps))
+	require.Equal(t, []task{{testKey(0), step{merge, 2, 1}}}, s.tracker.due(s.nowMs(), everything, defaultSteps, defaultSteps))
 	s.requireSizes(t, 5, 1)
 }
 
@@ -187,13 +187,13 @@ func TestDoublingsDoNotWaitForMerges(t *testing.T) {
 	}
 	w.pass(idleMs * time.Millisecond)
 	w.tell(w.record(shardOf(0, 1, 0, 1), shardOf(0, 1, 0, 900)), s)
-	steps := s.book.due(s.nowMs(), everything, 4, 3)
+	steps := s.tracker.due(s.nowMs(), everything, 4, 3)
 	require.Len(t, steps, 4)
-	require.Equal(t, errand{testKey(0), step{double, 1, 2}}, steps[0])
-	require.Empty(t, s.book.due(s.nowMs(), everything, 1, 0), "none of those under way, and no room for the others")
-	later := s.book.due(s.nowMs(), everything, 99, 99)
+	require.Equal(t, task{testKey(0), step{double, 1, 2}}, steps[0])
+	require.Empty(t, s.tracker.due(s.nowMs(), everything, 1, 0), "none of those under way, and no room for the others")
+	later := s.tracker.due(s.nowMs(), everything, 99, 99)
 	require.Len(t, later, 17)
-	require.Empty(t, s.book.due(s.nowMs(), everything, 99, 99))
+	require.Empty(t, s.tracker.due(s.nowMs(), everything, 99, 99))
 }
 
 // A sharder that comes to have a lane again does not know what load there was in
@@ -201,8 +201,8 @@ func TestDoublingsDoNotWaitForMerges(t *testing.T) {
 func TestWhatWasNotObservedIsNoReasonToMerge(t *testing.T) {
 	w := newWorld(t)
 	s := w.sharder()
-	due := func(mine bool) []errand {
-		return s.book.due(s.nowMs(), func(keys.Bucket) bool { return mine }, defaultSteps, defaultSteps)
+	due := func(mine bool) []task {
+		return s.tracker.due(s.nowMs(), func(keys.Bucket) bool { return mine }, defaultSteps, defaultSteps)
 	}
 	w.tell(w.record(nil, shardOf(0, 1, 0, 1)), s)
 	w.pass(2 * idleMs * time.Millisecond)
@@ -215,5 +215,5 @@ func TestWhatWasNotObservedIsNoReasonToMerge(t *testing.T) {
 	w.pass(time.Minute)
 	require.Empty(t, due(true))
 	w.pass(idleMs * time.Millisecond)
-	require.Equal(t, []errand{{testKey(0), step{merge, 2, 1}}}, due(true))
+	require.Equal(t, []task{{testKey(0), step{merge, 2, 1}}}, due(true))
 }
