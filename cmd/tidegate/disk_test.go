@@ -140,6 +140,7 @@ func someLog() logFlags { return logFlags{LogLevel: "info", LogFormat: "text"} }
 func TestAFullDiskIsSaid(t *testing.T) {
 	for name, start := range stores() {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s, endpoint, health := start(t)
 			require.NoError(t, spend(t, endpoint, "before"))
 			for _, path := range []string{"/healthz", "/readyz"} {
@@ -180,6 +181,7 @@ func TestAFullDiskIsSaid(t *testing.T) {
 func TestAFailedDiskEndsTheProcess(t *testing.T) {
 	for name, start := range stores() {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s, endpoint, _ := start(t)
 			s.disk.sync.Store(fails(syscall.EIO))
 			require.Error(t, spend(t, endpoint, "lost"))

@@ -21,12 +21,12 @@ import (
 
 // fsyncFlags say how safe the embedded store is against a machine that fails.
 type fsyncFlags struct {
-	Fsync journal.Sync `name:"fsync" default:"always" placeholder:"WHEN" help:"When the store forces writes to the disk: always (before it answers), never, or at intervals such as 100ms; default: always. A process that is killed loses nothing in any case."`
+	Fsync journal.Sync `name:"fsync" default:"always" placeholder:"WHEN" help:"When the store syncs writes to disk: always (before it answers), never, or at an interval such as 100ms; default: always. A killed process loses nothing in any case."`
 
 	wrap func(journal.File) journal.File // where tests make disks fail
 }
 
-// expireEvery is how often items whose time is over are deleted.
+// expireEvery is the interval between sweeps for items past their TTL.
 const expireEvery = time.Minute
 
 // memoryEngine makes a store that is in memory only. It expires items until
@@ -40,8 +40,8 @@ func memoryEngine() (engine *localdynamo.Engine, closeEngine func() error) {
 	}
 }
 
-// openEngine opens the store in a data directory. close makes all safe; whoever
-// uses the store has stopped by then.
+// openEngine opens the store in a data directory. closeEngine syncs and closes it; all
+// users of the store must have stopped before.
 func (f fsyncFlags) openEngine(dir string, log *slog.Logger) (engine *localdynamo.Engine, closeEngine func() error, err error) {
 	engine, err = localdynamo.Open(localdynamo.Options{Now: time.Now}, localdynamo.Durability{
 		Dir: filepath.Join(dir, "dynamodb"), Sync: f.Fsync, Log: log, Wrap: f.wrap,
@@ -97,8 +97,8 @@ func untilFailed(stop context.Context, engine *localdynamo.Engine) error {
 	}
 }
 
-// withHealth adds to the store's protocol, which takes credentials, what tells
-// whether it serves: /healthz, /readyz and /metrics.
+// withHealth adds unauthenticated endpoints to the store's protocol: /healthz, /readyz
+// and /metrics.
 func withHealth(store *localdynamo.Engine) http.Handler {
 	registry := process.NewRegistry(thisVersion().Version)
 	store.Register(registry)

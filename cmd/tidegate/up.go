@@ -21,8 +21,8 @@ import (
 
 type upCmd struct {
 	Dir            string `name:"dir" default:"./tidegate-data" placeholder:"DIR" help:"Data directory; default: ./tidegate-data."`
-	NATSListen     string `name:"nats-listen" default:"${natsListen}" placeholder:"ADDR" help:"Where NATS listens; default: ${natsListen}. Port 0 takes a free one."`
-	DynamoDBListen string `name:"dynamodb-listen" placeholder:"ADDR" help:"Also serve the store to the AWS CLI and the like, on loopback: 127.0.0.1:8000."`
+	NATSListen     string `name:"nats-listen" default:"${natsListen}" placeholder:"ADDR" help:"Address on which NATS listens; default: ${natsListen}. Port 0 picks a free port."`
+	DynamoDBListen string `name:"dynamodb-listen" placeholder:"ADDR" help:"Also serve the DynamoDB API, for the AWS CLI and SDKs, on loopback: 127.0.0.1:8000."`
 	fsyncFlags
 	adminFlags
 }
@@ -31,8 +31,8 @@ func (upCmd) Help() string {
 	return `The data directory keeps everything: the store is in DIR/dynamodb, what NATS JetStream keeps in DIR/nats, audit events that have left the store in DIR/archive.`
 }
 
-// Run serves until ctx ends, then stops in order: admission answers what it has,
-// relay and the services on the feed end what they do, all at once, then NATS, then
+// Run serves until ctx ends, then stops in order: admission answers its pending
+// requests; the relay and the feed's services finish, all at once; then NATS stops, then
 // the store's listener and the store.
 func (c upCmd) Run(ctx context.Context, o output) error {
 	if err := c.check(); err != nil {
@@ -135,8 +135,8 @@ func (c upCmd) check() error {
 }
 
 type dynamodbCmd struct {
-	Listen       string `name:"listen" default:"127.0.0.1:8000" placeholder:"ADDR" help:"Where, on loopback; default: 127.0.0.1:8000. Port 0 takes a free one."`
-	TrustNetwork bool   `name:"trust-network" help:"Let --listen be beyond loopback, such as on a network of containers: whoever reaches the store may do everything."`
+	Listen       string `name:"listen" default:"127.0.0.1:8000" placeholder:"ADDR" help:"Address to listen on, loopback only; default: 127.0.0.1:8000. Port 0 picks a free port."`
+	TrustNetwork bool   `name:"trust-network" help:"Allow --listen on other interfaces than loopback, such as a container network. The store has no access control: every client has full access."`
 	Dir          string `name:"dir" placeholder:"DIR" help:"Data directory, such as that of tidegate up; default: none, the store is in memory."`
 	fsyncFlags
 	logFlags

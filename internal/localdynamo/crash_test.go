@@ -21,6 +21,7 @@ import (
 	streamtypes "github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/internal/dirtest"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 )
 
@@ -31,8 +32,10 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	if err := flag.Set("rapid.checks", usualChecks); err != nil {
-		panic(err)
+	if os.Getenv("RAPID_CHECKS") == "" { // which make sets
+		if err := flag.Set("rapid.checks", usualChecks); err != nil {
+			panic(err)
+		}
 	}
 	flag.Parse()
 	if *victimDir != "" {
@@ -51,6 +54,7 @@ func TestMain(m *testing.M) {
 
 const (
 	victims     = 16 // writers in the process
+	fewKills    = 8  // with -short
 	victimTable = "victim"
 )
 
@@ -130,10 +134,14 @@ func victimWriter(ctx context.Context, db *dynamodb.Client, w int, acks chan<- s
 // reads it all in the end. It does not run beside other tests: until it has become
 // another program, a new process holds the locks on directories that they open anew.
 func TestKill(t *testing.T) {
-	dir := memoryDir(t)
+	dir := dirtest.New(t)
 	acknowledged := make([]int, victims)
 	reader := newWitness()
-	for round := range *kills {
+	rounds := *kills
+	if testing.Short() {
+		rounds = min(rounds, fewKills)
+	}
+	for round := range rounds {
 		killVictim(t, dir, 20+13*round%200, acknowledged)
 		k := &keeping{o: victimOptions(newClock().Now), d: victimDurability(dir), streamed: &streamed{backend: backend{clock: newClock()}}}
 		k.open(t)
@@ -153,7 +161,7 @@ func TestKill(t *testing.T) {
 		}
 		require.EqualValues(t, sum, k.engine.Sequence(), "the sequence has a gap or a repeat")
 		require.EqualValues(t, sum, reader.sequence, "the stream has a gap or a repeat")
-		if round == *kills-1 {
+		if round == rounds-1 {
 			late := newWitness()
 			late.read(t, k.streamed)
 			require.Equal(t, reader.counters, late.counters)

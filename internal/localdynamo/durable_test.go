@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/tidegate/tidegate/internal/dirtest"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/localdynamo/journal"
 )
@@ -82,7 +83,7 @@ func state(t require.TestingT, e *localdynamo.Engine) map[string]any {
 func TestReopen(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		root := memoryDir(t)
+		root := dirtest.New(t)
 		h := history{clock: newClock(), d: localdynamo.Durability{
 			Dir: filepath.Join(root, "0"), Sync: journal.Never, CutBytes: rapid.Int64Range(500, 20_000).Draw(rt, "cut bytes"),
 		}}

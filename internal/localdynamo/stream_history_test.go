@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/tidegate/tidegate/internal/dirtest"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/localdynamo/journal"
 )
@@ -130,7 +131,7 @@ func newStreamHistory(t *testing.T, rt *rapid.T, onDisk bool) *streamHistory {
 	}
 	if onDisk {
 		h.d = localdynamo.Durability{
-			Dir: filepath.Join(memoryDir(t), "0"), Sync: journal.Never, CutBytes: rapid.Int64Range(5_000, 100_000).Draw(rt, "cut bytes"),
+			Dir: filepath.Join(dirtest.New(t), "0"), Sync: journal.Never, CutBytes: rapid.Int64Range(5_000, 100_000).Draw(rt, "cut bytes"),
 		}
 	}
 	h.open(rt)

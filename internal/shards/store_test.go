@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/table"
@@ -342,9 +342,9 @@ func TestSharesServeWhatRequestsCost(t *testing.T) {
 }
 
 // settings are limits as they are stored.
-func settings(ls ...bucket.Limit) *limits.Resolved {
-	r := &limits.Resolved{Limits: ls}
-	r.Fingerprint = limits.Fingerprint(r)
+func settings(ls ...bucket.Limit) *config.Resolved {
+	r := &config.Resolved{Limits: ls}
+	r.Fingerprint = config.Fingerprint(r)
 	return r
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidegate/tidegate/internal/feed"
+	"github.com/tidegate/tidegate/internal/leader"
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
@@ -65,6 +66,9 @@ type Worker struct {
 func New(cfg Config) (*Worker, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
+	}
+	if err := leader.CheckConnection(cfg.NATS); err != nil {
+		return nil, fmt.Errorf("%s: %w", cfg.Service, err)
 	}
 	js, err := jetstream.New(cfg.NATS)
 	if err != nil {

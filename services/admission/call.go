@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/process"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/table"
@@ -94,7 +94,7 @@ type result struct {
 	verdict verdict
 
 	// settings are the last known ones; nil when they never were.
-	settings *limits.Resolved
+	settings *config.Resolved
 	// item is the shard after the write, or the state that denies.
 	item *table.Bucket
 	// others are the other shards of the bucket, as far as they are known.

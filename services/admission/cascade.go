@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/bucket"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -34,7 +34,7 @@ type cascade struct {
 // level is one bucket that a cascade spends from.
 type level struct {
 	*committer
-	settings *limits.Resolved // that the cascade goes by
+	settings *config.Resolved // that the cascade goes by
 	standing standing
 	state    result // what the standing rests on, where it does not rest on nothing
 }
@@ -141,7 +141,7 @@ func (c *cascade) follow(missing api.Amounts) error {
 // levelSettings is what holds at one level.
 type levelSettings struct {
 	key      keys.Bucket
-	settings *limits.Resolved
+	settings *config.Resolved
 }
 
 func (c *cascade) settings() []levelSettings {
@@ -225,7 +225,7 @@ func (l *level) assess(now bucket.Instant, costs api.Amounts) {
 
 // sighted is the last sight of a shard under the settings; ok is false where there is
 // none.
-func (c *committer) sighted(now bucket.Instant, settings *limits.Resolved) (state result, age time.Duration, ok bool) {
+func (c *committer) sighted(now bucket.Instant, settings *config.Resolved) (state result, age time.Duration, ok bool) {
 	seen := c.seen.Load()
 	if seen == nil || seen.unread || c.isOutdated() {
 		return result{}, 0, false
@@ -245,7 +245,7 @@ func (c *committer) sighted(now bucket.Instant, settings *limits.Resolved) (stat
 
 // sightedWhole is the last sight of a bucket of several shards; it is no older
 // than a denial may be.
-func (c *committer) sightedWhole(now bucket.Instant, settings *limits.Resolved) (state result, age time.Duration, ok bool) {
+func (c *committer) sightedWhole(now bucket.Instant, settings *config.Resolved) (state result, age time.Duration, ok bool) {
 	tree := c.recent(maxDenialAge)
 	if len(tree) < 2 {
 		return result{}, 0, false
@@ -260,7 +260,7 @@ func (c *committer) sightedWhole(now bucket.Instant, settings *limits.Resolved) 
 }
 
 // current are the settings of the bucket, nil where they have to be asked for.
-func (c *committer) current() *limits.Resolved {
+func (c *committer) current() *config.Resolved {
 	settings := c.settings.Load()
 	if settings == nil || c.isOutdated() {
 		return nil
@@ -273,7 +273,7 @@ func (c *committer) current() *limits.Resolved {
 }
 
 // parentOf is whom an acquire of an entity spends from as well, empty for nobody.
-func parentOf(entity string, settings *limits.Resolved) string {
+func parentOf(entity string, settings *config.Resolved) string {
 	if !settings.Cascade || settings.Parent == entity {
 		return ""
 	}
@@ -288,7 +288,7 @@ func parentBucket(of keys.Bucket, parent string) keys.Bucket {
 }
 
 // suits reports whether the settings are those that a call was made for.
-func (c *committer) suits(q *call, settings *limits.Resolved) bool {
+func (c *committer) suits(q *call, settings *config.Resolved) bool {
 	switch {
 	case q.settle || q.look:
 		return true

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -23,7 +23,7 @@ const fullness = 1024
 // never used is spread over by node. Shards that are hot, or about to be merged
 // away, are left alone while others hold the costs. Once the shard is hot as well,
 // elsewhere says, it is worth to choose again.
-func (c *committer) choose(now bucket.Instant, tree shards.Tree, settings *limits.Resolved, costs api.Amounts) (shard int, elsewhere bool) {
+func (c *committer) choose(now bucket.Instant, tree shards.Tree, settings *config.Resolved, costs api.Amounts) (shard int, elsewhere bool) {
 	usable := tree
 	for i, b := range tree { // in the order of their numbers
 		if b.Key.Shard >= tree.Wanted() {
@@ -44,7 +44,7 @@ func (c *committer) choose(now bucket.Instant, tree shards.Tree, settings *limit
 
 // bestOf chooses among the shards that are not to be avoided. Of equal ones it is
 // the first from home on: nodes that leave a shard at once do not meet again.
-func bestOf(now bucket.Instant, tree shards.Tree, settings *limits.Resolved, costs api.Amounts, last, home int, avoid shardSet) int {
+func bestOf(now bucket.Instant, tree shards.Tree, settings *config.Resolved, costs api.Amounts, last, home int, avoid shardSet) int {
 	best, bestScore, lastScore := -1, int64(0), int64(-1)
 	for i := range tree {
 		b := tree[(home+i)%len(tree)]
@@ -146,7 +146,7 @@ func homeOf(node string, count int) int {
 }
 
 // scoreOf is how full a shard is, and whether it holds the costs by itself.
-func scoreOf(now bucket.Instant, b *table.Bucket, settings *limits.Resolved, costs api.Amounts) (score int64, holds bool) {
+func scoreOf(now bucket.Instant, b *table.Bucket, settings *config.Resolved, costs api.Amounts) (score int64, holds bool) {
 	score = fullness
 	for i := range b.Limits {
 		l := &b.Limits[i]

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -37,7 +37,7 @@ type committer struct {
 
 	// settings govern the bucket; nil until first resolved. They are kept when
 	// they are out of date, because their unavailable policy outlives an outage.
-	settings atomic.Pointer[limits.Resolved]
+	settings atomic.Pointer[config.Resolved]
 	// outdated says that the settings are known to have changed, doubted that they
 	// may have; isOutdated tells.
 	outdated atomic.Bool

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/bucket"
@@ -19,7 +19,7 @@ func (s *Service) acquireOverride(r *request) {
 		r.refuse(asError(err))
 		return
 	}
-	given, fingerprint := limits.Brought(req.Limits)
+	given, fingerprint := config.Override(req.Limits)
 	c := s.committer(keys.Bucket{
 		Namespace: r.namespaceID, Entity: req.Entity, Resource: keys.OverrideResource(req.Resource, fingerprint),
 	})
@@ -47,7 +47,7 @@ func baseResource(resource string) (base string, override bool) {
 
 // lookUp resolves the settings of the bucket. Limits that requests bring take
 // the place of the stored ones, of which there need not be any.
-func (c *committer) lookUp(ctx context.Context) (limits.Resolved, error) {
+func (c *committer) lookUp(ctx context.Context) (config.Resolved, error) {
 	base, override := baseResource(c.key.Resource)
 	resolved, err := c.node.limits.Resolve(ctx, c.key.Namespace, c.key.Entity, base)
 	if !override {

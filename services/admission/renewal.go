@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
@@ -31,7 +31,7 @@ type renewal struct {
 	waited bool          // the flight has waited for it
 	done   chan struct{} // closed when the rest is there
 
-	resolved limits.Resolved
+	resolved config.Resolved
 	err      error
 	ended    time.Duration
 }

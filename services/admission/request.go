@@ -14,9 +14,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/process"
-	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/bucket"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -163,7 +163,7 @@ func asError(err error) *api.Error {
 	case errors.Is(err, errDamaged):
 		return api.Errorf(api.CodeInternal, "", "%v", errDamaged)
 	case errors.Is(err, errStoreDown), errors.Is(err, errStoreSlow), errors.Is(err, errUnknown),
-		errors.Is(err, errSettingsGet), errors.Is(err, errUnsettled), errors.Is(err, storeclock.ErrSkewed), errors.Is(err, storeclock.ErrUnchecked):
+		errors.Is(err, errSettingsGet), errors.Is(err, errUnsettled), errors.Is(err, store.ErrClockSkewed), errors.Is(err, store.ErrClockUnchecked):
 		return unavailable(err)
 	}
 	return api.Errorf(api.CodeInternal, "", "an internal error; the service's log has the details")
@@ -189,14 +189,14 @@ func overloaded() *api.Error {
 }
 
 // unknownLimitError is the refusal of a limit name the bucket does not have.
-func unknownLimitError(s *limits.Resolved, key keys.Bucket, name string) *api.Error {
+func unknownLimitError(s *config.Resolved, key keys.Bucket, name string) *api.Error {
 	resource, _ := baseResource(key.Resource)
 	return api.Errorf(api.CodeUnknownLimit, "consume."+name, "entity %s has no limit %q on resource %s; it has %s",
 		key.Entity, name, resource, names(s))
 }
 
 // names lists limits in a message.
-func names(s *limits.Resolved) string {
+func names(s *config.Resolved) string {
 	known := make([]string, len(s.Limits))
 	for i, l := range s.Limits {
 		known[i] = l.Name
@@ -205,7 +205,7 @@ func names(s *limits.Resolved) string {
 }
 
 // unknownLimit is the first limit an acquire names that the settings do not have.
-func unknownLimit(s *limits.Resolved, op operation) string {
+func unknownLimit(s *config.Resolved, op operation) string {
 	if op.settle || op.under != "" {
 		return ""
 	}

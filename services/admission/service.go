@@ -26,16 +26,13 @@ import (
 	"github.com/tidegate/tidegate/internal/archive"
 	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/internal/capacity"
-	"github.com/tidegate/tidegate/internal/entities"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/leasekey"
-	"github.com/tidegate/tidegate/internal/limits"
-	"github.com/tidegate/tidegate/internal/namespace"
 	"github.com/tidegate/tidegate/internal/process"
 	"github.com/tidegate/tidegate/internal/rollback"
 	"github.com/tidegate/tidegate/internal/schema"
 	"github.com/tidegate/tidegate/internal/shards"
-	"github.com/tidegate/tidegate/internal/storecalls"
-	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/trail"
 	"github.com/tidegate/tidegate/internal/usage"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -49,7 +46,7 @@ type Config struct {
 	NATS     *nats.Conn // the service's own: it is drained and closed when Run ends
 	DynamoDB aws.Config
 	Table    string
-	Clock    storeclock.Source
+	Clock    store.ClockSource
 	Log      *slog.Logger
 	Metrics  prometheus.Registerer
 	Version  string // semantic, as NATS micro wants it
@@ -116,11 +113,11 @@ type Service struct {
 	version      string
 	log          *slog.Logger
 	metrics      *metrics
-	clock        *storeclock.Clock
-	store        *store
+	clock        *store.Clock
+	store        *bucketStore
 	shards       *shards.Store
-	limits       *limits.Store
-	namespaces   *namespace.Cache
+	limits       *config.LimitStore
+	namespaces   *config.NamespaceCache
 	admin        *admin.Admin
 	keyring      *keyring
 	epochs       *rollback.Epochs // of the lease records
@@ -148,7 +145,7 @@ type Service struct {
 	mu      sync.Mutex
 	buckets *simplelru.LRU[keys.Bucket, *committer] // guarded by mu
 	// settings are shared by the buckets that one level governs. guarded by mu
-	settings *simplelru.LRU[settingsKey, *limits.Resolved]
+	settings *simplelru.LRU[settingsKey, *config.Resolved]
 }
 
 // settingsKey tells settings apart as far as buckets are concerned.
@@ -178,30 +175,30 @@ func New(cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
 	}
-	settings, err := simplelru.NewLRU[settingsKey, *limits.Resolved](sharedSettings, nil)
+	settings, err := simplelru.NewLRU[settingsKey, *config.Resolved](sharedSettings, nil)
 	if err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
 	}
-	clock := storeclock.New(cfg.Clock)
-	watched, err := storecalls.Watch(cfg.DynamoDB, storecalls.Options{Service: "admission", Metrics: cfg.Metrics, Mono: clock.Mono})
+	clock := store.NewClock(cfg.Clock)
+	watched, err := store.Watch(cfg.DynamoDB, store.WatchOptions{Service: "admission", Metrics: cfg.Metrics, Mono: clock.Mono})
 	if err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
 	}
 	watched.HTTPClient = clock.Watch(cfg.DynamoDB.HTTPClient)
 	client := dynamodb.NewFromConfig(watched)
-	registry := namespace.NewRegistry(client, cfg.Table)
+	registry := config.NewNamespaces(client, cfg.Table)
 	truth := newStore(watched, cfg.Table, tuning.StoreTimeout, clock, m)
-	namespaces, err := namespace.NewCache(namespace.NewRegistry(truth.client, cfg.Table), clock.Mono)
+	namespaces, err := config.NewNamespaceCache(config.NewNamespaces(truth.client, cfg.Table), clock.Mono)
 	if err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
 	}
 	lines := process.LogRequestIDs(cfg.Log)
 	log := audit.NewLog(client, cfg.Table, clock.Time)
-	stored := limits.NewStore(client, cfg.Table, log)
+	stored := config.NewLimitStore(client, cfg.Table, log)
 	stores := admin.Stores{
 		Limits: stored, Trail: trail.New(log, cfg.Archive),
-		Entities:   entities.NewStore(client, cfg.Table, log),
-		Namespaces: namespace.NewOperator(registry, log, clock.Time),
+		Entities:   config.NewEntityStore(client, cfg.Table, log),
+		Namespaces: config.NewNamespaceOperator(registry, log, clock.Time),
 		Keys:       leasekey.NewKeys(client, cfg.Table, log, clock.Time),
 		Capacity:   capacity.NewStore(client, cfg.Table, clock.Now),
 		Usage:      usage.NewStore(client, cfg.Table),
@@ -220,7 +217,7 @@ func New(cfg Config) (*Service, error) {
 		epochs:     rollback.NewEpochs(client, cfg.Table),
 		recent:     recent,
 		registerer: cfg.Metrics,
-		limits:     limits.NewStore(truth.client, cfg.Table, log),
+		limits:     config.NewLimitStore(truth.client, cfg.Table, log),
 		namespaces: namespaces,
 		tuning:     tuning,
 		trustInfo:  cfg.TrustRequestInfo,
@@ -372,7 +369,7 @@ func (s *Service) committer(key keys.Bucket) *committer {
 }
 
 // share returns the same settings for all buckets they govern, to be read only.
-func (s *Service) share(r *limits.Resolved) *limits.Resolved {
+func (s *Service) share(r *config.Resolved) *config.Resolved {
 	key := settingsKey{r.Fingerprint, r.OnUnavailable}
 	s.mu.Lock()
 	defer s.mu.Unlock()

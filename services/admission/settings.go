@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/tidegate/tidegate/internal/limits"
-	"github.com/tidegate/tidegate/internal/table"
+	"github.com/tidegate/tidegate/internal/config"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
@@ -107,7 +107,7 @@ func (c *committer) resolveNow(ctx context.Context, calls []*call) bool {
 
 // govern makes what a read brought the settings to go by. It reports false where it
 // brought none.
-func (c *committer) govern(began time.Duration, resolved *limits.Resolved, err error) bool {
+func (c *committer) govern(began time.Duration, resolved *config.Resolved, err error) bool {
 	var refusal *api.Error
 	if err != nil && !errors.As(err, &refusal) {
 		return false
@@ -170,7 +170,7 @@ func (s *Service) readTimeout(attempt int) time.Duration {
 
 // resolve reads settings for what is no matter of a bucket's flight. It tries again
 // as a flight does, until ctx ends.
-func (s *Service) resolve(ctx context.Context, ns, entity, resource string) (limits.Resolved, error) {
+func (s *Service) resolve(ctx context.Context, ns, entity, resource string) (config.Resolved, error) {
 	for attempt := 0; ; attempt++ {
 		call, cancel := context.WithTimeout(ctx, s.readTimeout(attempt))
 		resolved, err := s.limits.Resolve(call, ns, entity, resource)
@@ -179,7 +179,7 @@ func (s *Service) resolve(ctx context.Context, ns, entity, resource string) (lim
 		if err == nil || errors.As(err, &refusal) || ctx.Err() != nil || !isThrottle(err) && attempt+1 >= readAttempts {
 			return resolved, err
 		}
-		if table.Pause(ctx, attempt) != nil {
+		if store.Pause(ctx, attempt) != nil {
 			return resolved, err
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/pkg/api"
 )
@@ -166,7 +166,7 @@ func TestARenewalThatAChangeOvertookIsNotUsed(t *testing.T) {
 	c := n.committer(w.bucketKey("e"))
 	known := c.settings.Load()
 	for _, flag := range []*atomic.Bool{&c.outdated, &c.doubted} {
-		c.renewing = &renewal{done: make(chan struct{}), resolved: limits.Resolved{Fingerprint: "of before"}}
+		c.renewing = &renewal{done: make(chan struct{}), resolved: config.Resolved{Fingerprint: "of before"}}
 		close(c.renewing.done)
 		flag.Store(true)
 		c.takeRenewal()

@@ -4,8 +4,9 @@ import (
 	"context"
 	"time"
 
-	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/shards"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/bucket"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -134,7 +135,7 @@ func (s *Service) readShards(ctx context.Context, key keys.Bucket, hint int) (sh
 		asked := s.clock.Mono()
 		tree, err := s.shards.Read(ctx, key, hint)
 		s.metrics.storeCall(formTree, s.clock.Mono()-asked, err)
-		if err == nil || !isThrottle(err) || table.Pause(ctx, n) != nil {
+		if err == nil || !isThrottle(err) || store.Pause(ctx, n) != nil {
 			return tree, err
 		}
 	}
@@ -142,7 +143,7 @@ func (s *Service) readShards(ctx context.Context, key keys.Bucket, hint int) (sh
 
 // standing is a tree as it counts under the settings, whatever its shards were
 // last written under.
-func standingOf(now bucket.Instant, tree shards.Tree, settings *limits.Resolved) shards.Tree {
+func standingOf(now bucket.Instant, tree shards.Tree, settings *config.Resolved) shards.Tree {
 	counted := make(shards.Tree, len(tree))
 	for i, b := range tree {
 		counted[i] = inForce(now, b.Key, b, settings)

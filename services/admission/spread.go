@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 
-	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/shards"
-	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/bucket"
 )
@@ -68,7 +68,7 @@ func (s *Service) spread(first *committer, q *call) {
 func (w *spread) run() result {
 	for round := 0; ; round++ {
 		if round >= hastyRounds {
-			_ = table.Pause(w.ctx, round-hastyRounds)
+			_ = store.Pause(w.ctx, round-hastyRounds)
 		}
 		if w.ctx.Err() != nil {
 			return w.failed(errStoreSlow)
@@ -90,7 +90,7 @@ func (w *spread) run() result {
 		w.complete(tree)
 		w.first.noteWanted(tree.Wanted())
 		now, err := w.first.node.clock.Now()
-		if errors.Is(err, storeclock.ErrUnchecked) {
+		if errors.Is(err, store.ErrClockUnchecked) {
 			now, err = w.checkClock()
 		}
 		if err != nil {
@@ -107,7 +107,7 @@ func (w *spread) run() result {
 
 // try makes one attempt on the bucket as it is known. It is not done where that turns
 // out to be old.
-func (w *spread) try(now bucket.Instant, tree shards.Tree, settings *limits.Resolved) (res result, done bool) {
+func (w *spread) try(now bucket.Instant, tree shards.Tree, settings *config.Resolved) (res result, done bool) {
 	counted := standingOf(now, tree, settings)
 	whole := w.shown(counted, settings, now, verdictDeny)
 	debt := whole.indebted()
@@ -168,7 +168,7 @@ func (w *spread) checkClock() (now bucket.Instant, err error) {
 
 // settle brings the settings that hold. It ends the call where these are not those
 // that it was made for, or lack a limit that it names.
-func (w *spread) settle() (*limits.Resolved, *result) {
+func (w *spread) settle() (*config.Resolved, *result) {
 	settings := w.first.current()
 	if settings == nil || unknownLimit(settings, w.operation) != "" {
 		res := w.ask(0, operation{look: true, amounts: w.amounts, part: true})
@@ -253,7 +253,7 @@ func (w *spread) widen(res *result, tree shards.Tree) {
 }
 
 // shown is the whole of the bucket as an answer tells it.
-func (w *spread) shown(tree shards.Tree, settings *limits.Resolved, now bucket.Instant, v verdict) result {
+func (w *spread) shown(tree shards.Tree, settings *config.Resolved, now bucket.Instant, v verdict) result {
 	res := result{verdict: v, settings: settings, item: tree[0], now: now}
 	res.within(tree)
 	return res
@@ -261,7 +261,7 @@ func (w *spread) shown(tree shards.Tree, settings *limits.Resolved, now bucket.I
 
 // sync brings all shards to the settings: what is taken of several at once is
 // taken under the same.
-func (w *spread) sync(tree shards.Tree, settings *limits.Resolved) {
+func (w *spread) sync(tree shards.Tree, settings *config.Resolved) {
 	var errands []errand
 	for _, b := range tree {
 		if b.Fingerprint != settings.Fingerprint {
@@ -274,7 +274,7 @@ func (w *spread) sync(tree shards.Tree, settings *limits.Resolved) {
 
 // gather spends from several shards at once. It is not done where others spent
 // what it was planned for.
-func (w *spread) gather(now bucket.Instant, tree shards.Tree, settings *limits.Resolved) (res result, done bool) {
+func (w *spread) gather(now bucket.Instant, tree shards.Tree, settings *config.Resolved) (res result, done bool) {
 	node := w.first.node
 	plan := tree.PlanGather(now, func(limit string) (int64, bool) {
 		return costOf(w.amounts, limit), settings.Governs(limit)

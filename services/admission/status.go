@@ -5,7 +5,7 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -130,7 +130,7 @@ func (s *Service) readState(ctx context.Context, key keys.Bucket) (*result, erro
 
 // inForce is the item as it counts under the settings, whoever wrote it last:
 // one that is not there is full.
-func inForce(now bucket.Instant, key keys.Bucket, item *table.Bucket, settings *limits.Resolved) *table.Bucket {
+func inForce(now bucket.Instant, key keys.Bucket, item *table.Bucket, settings *config.Resolved) *table.Bucket {
 	if item == nil {
 		return fullBucket(now, key, settings)
 	}

@@ -17,9 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/audit"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
-	"github.com/tidegate/tidegate/internal/namespace"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -44,14 +44,14 @@ func (m *moment) Do(r *http.Request) (*http.Response, error) {
 }
 
 // operator changes namespaces by way of a transport.
-func (w *world) operator(via aws.HTTPClient) *namespace.Operator {
+func (w *world) operator(via aws.HTTPClient) *config.NamespaceOperator {
 	now := func() (time.Time, error) { return time.Now(), nil }
 	db := dynamodb.NewFromConfig(localdynamo.Config(via, "us-east-1"))
-	return namespace.NewOperator(namespace.NewRegistry(db, w.Table), audit.NewLog(db, w.Table, now, audit.IndexLag(5*time.Millisecond)), now)
+	return config.NewNamespaceOperator(config.NewNamespaces(db, w.Table), audit.NewLog(db, w.Table, now, audit.IndexLag(5*time.Millisecond)), now)
 }
 
 // purge deletes the namespace of the world, and purges it to the end.
-func (w *world) purge(t testing.TB, o *namespace.Operator) {
+func (w *world) purge(t testing.TB, o *config.NamespaceOperator) {
 	t.Helper()
 	_, err := o.Delete(t.Context(), "acme", api.Principal{})
 	require.NoError(t, err)

@@ -13,7 +13,7 @@ import (
 	"github.com/sourcegraph/conc"
 
 	"github.com/tidegate/tidegate/internal/feed"
-	"github.com/tidegate/tidegate/internal/storecalls"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/worker"
 	"github.com/tidegate/tidegate/pkg/api"
 )
@@ -84,7 +84,7 @@ type Relay struct {
 	cfg     Config
 	tuning  Tuning
 	worker  *worker.Worker
-	store   *store
+	store   *streamStore
 	metrics *metrics
 	room    room
 	js      jetstream.JetStream
@@ -111,7 +111,7 @@ func New(cfg Config) (*Relay, error) {
 	if err != nil {
 		return nil, fmt.Errorf("relay: metrics: %w", err)
 	}
-	watched, err := storecalls.Watch(cfg.DynamoDB, storecalls.Options{Service: "relay", Metrics: cfg.Metrics, Mono: storecalls.Since(cfg.Now)})
+	watched, err := store.Watch(cfg.DynamoDB, store.WatchOptions{Service: "relay", Metrics: cfg.Metrics, Mono: store.Monotonic(cfg.Now)})
 	if err != nil {
 		return nil, fmt.Errorf("relay: %w", err)
 	}

@@ -17,11 +17,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidegate/tidegate/internal/audit"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/feed"
-	"github.com/tidegate/tidegate/internal/limits"
 	"github.com/tidegate/tidegate/internal/shards"
-	"github.com/tidegate/tidegate/internal/storecalls"
-	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/worker"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/events"
@@ -38,7 +37,7 @@ type Config struct {
 	Table     string
 	Member    string // unique among the running sharders
 	Version   string // semantic, for the list of services; 0.0.0 where empty
-	Clock     storeclock.Source
+	Clock     store.ClockSource
 	Log       *slog.Logger
 	Metrics   prometheus.Registerer
 	Retention feed.Retention // of the feed, where no relay has made it yet
@@ -82,13 +81,13 @@ func (t Tuning) withDefaults() Tuning {
 // Sharder is a sharder of a table.
 type Sharder struct {
 	cfg     Config
-	clock   *storeclock.Clock
+	clock   *store.Clock
 	tracker *tracker
 	worker  *worker.Worker
 	group   *feed.Group
 	client  *dynamodb.Client
 	shards  *shards.Store
-	limits  *limits.Store
+	limits  *config.LimitStore
 	metrics *metrics
 
 	boot   string // random, part of every nonce
@@ -104,7 +103,7 @@ func New(cfg Config) (*Sharder, error) {
 		return nil, errors.New("sharder: Clock is required")
 	}
 	cfg.Tuning = cfg.Tuning.withDefaults()
-	s := &Sharder{cfg: cfg, clock: storeclock.New(cfg.Clock), boot: rand.Text()[:8], slots: make(chan struct{}, cfg.Tuning.Steps)}
+	s := &Sharder{cfg: cfg, clock: store.NewClock(cfg.Clock), boot: rand.Text()[:8], slots: make(chan struct{}, cfg.Tuning.Steps)}
 	w, err := worker.New(worker.Config{
 		Service: service, Description: "Tidegate sharder: how many shards a bucket has",
 		NATS: cfg.NATS, Member: cfg.Member, Version: cfg.Version, Now: s.clock.Wall, Log: cfg.Log, Metrics: cfg.Metrics,
@@ -114,14 +113,14 @@ func New(cfg Config) (*Sharder, error) {
 		return nil, err
 	}
 	s.worker = w
-	watched, err := storecalls.Watch(cfg.DynamoDB, storecalls.Options{Service: service, Metrics: cfg.Metrics, Mono: s.clock.Mono})
+	watched, err := store.Watch(cfg.DynamoDB, store.WatchOptions{Service: service, Metrics: cfg.Metrics, Mono: s.clock.Mono})
 	if err != nil {
 		return nil, fmt.Errorf("sharder: %w", err)
 	}
 	watched.HTTPClient = s.clock.Watch(watched.HTTPClient)
 	s.client = dynamodb.NewFromConfig(watched, func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} })
 	s.shards = shards.NewStore(s.client, cfg.Table, s.clock.Now, s.nonce)
-	s.limits = limits.NewStore(s.client, cfg.Table, audit.NewLog(s.client, cfg.Table, s.clock.Time))
+	s.limits = config.NewLimitStore(s.client, cfg.Table, audit.NewLog(s.client, cfg.Table, s.clock.Time))
 	if s.tracker, err = newTracker(cfg.Tuning.Remember); err != nil {
 		return nil, fmt.Errorf("sharder: %w", err)
 	}

@@ -15,12 +15,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/audit"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
-	"github.com/tidegate/tidegate/internal/limits"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
-	"github.com/tidegate/tidegate/internal/namespace"
-	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	tidegate "github.com/tidegate/tidegate/pkg/client"
@@ -60,13 +59,13 @@ func newStore(tb host, own ...api.Limit) *world {
 	db := dynamodb.NewFromConfig(localdynamo.Config(w.engine.HTTPClient(), "us-east-1"))
 	require.NoError(tb, table.CreateTable(tb.Context(), db, table.DefaultName))
 	var err error
-	w.ns, err = namespace.NewRegistry(db, table.DefaultName).Ensure(tb.Context(), api.DefaultNamespace)
+	w.ns, err = config.NewNamespaces(db, table.DefaultName).Ensure(tb.Context(), api.DefaultNamespace)
 	require.NoError(tb, err)
 	if len(own) == 0 {
 		own = []api.Limit{ample("rpm"), ample("tpm")}
 	}
 	log := audit.NewLog(db, table.DefaultName, func() (time.Time, error) { return time.Now(), nil })
-	_, err = limits.NewStore(db, table.DefaultName, log).Set(tb.Context(), w.ns, api.Principal{}, api.LimitsSetRequest{
+	_, err = config.NewLimitStore(db, table.DefaultName, log).Set(tb.Context(), w.ns, api.Principal{}, api.LimitsSetRequest{
 		LimitsTarget: api.LimitsTarget{System: true}, Limits: own,
 	})
 	require.NoError(tb, err)
@@ -84,7 +83,7 @@ func overflowing(name string) api.Limit {
 
 func (w *world) connect() *nats.Conn {
 	w.tb.Helper()
-	nc, err := nats.Connect(w.url)
+	nc, err := nats.Connect(w.url, nats.ReconnectBufSize(-1))
 	require.NoError(w.tb, err)
 	w.tb.Cleanup(nc.Close)
 	return nc
@@ -140,7 +139,7 @@ func (w *world) node(latency time.Duration, tuning admission.Tuning) *node {
 	}
 	n.calls = fault.New(o)
 	n.store = newTimed(n.calls)
-	nc, err := nats.Connect(w.url)
+	nc, err := nats.Connect(w.url, nats.ReconnectBufSize(-1))
 	require.NoError(w.tb, err)
 	service, err := admission.New(admission.Config{
 		NATS: nc, DynamoDB: localdynamo.Config(n.store, "us-east-1"), Table: table.DefaultName,
@@ -169,11 +168,11 @@ func (w *world) node(latency time.Duration, tuning admission.Tuning) *node {
 }
 
 // clock is this machine's.
-func clock() storeclock.Source {
+func clock() store.ClockSource {
 	start := time.Now()
-	return func() storeclock.Reading {
+	return func() store.ClockReading {
 		now := time.Now()
-		return storeclock.Reading{Wall: now.Round(0), Mono: now.Sub(start)}
+		return store.ClockReading{Wall: now.Round(0), Mono: now.Sub(start)}
 	}
 }
 

@@ -18,9 +18,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
-	"github.com/tidegate/tidegate/internal/namespace"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -330,7 +330,7 @@ func (w *world) dividedAndMerged(t *testing.T) {
 	db := dynamodb.NewFromConfig(localdynamo.Config(w.engine.HTTPClient(), region))
 	at := func() (bucket.Instant, error) { return bucket.At(time.Now()), nil }
 	store := shards.NewStore(db, table.DefaultName, at, rand.Text)
-	id, err := namespace.NewRegistry(db, table.DefaultName).Ensure(t.Context(), api.DefaultNamespace)
+	id, err := config.NewNamespaces(db, table.DefaultName).Ensure(t.Context(), api.DefaultNamespace)
 	require.NoError(t, err)
 	key := keys.Bucket{Namespace: id, Entity: "divided", Resource: resource}
 	limit := bucket.Limit{Name: "rpm", Capacity: 100 * bucket.Milli, Refill: bucket.Milli, Period: 1000}

@@ -33,7 +33,7 @@ type stackTable struct {
 func TestTheTemplateIsTheTable(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "deploy", "aws", "table.yaml"))
 	require.NoError(t, err)
-	printed, err := exec.CommandContext(t.Context(), program(t), "table", "template").Output()
+	printed, err := exec.CommandContext(t.Context(), ourProgram(t), "table", "template").Output()
 	require.NoError(t, err)
 	require.Equal(t, string(printed), string(text), "write it anew: tidegate table template > deploy/aws/table.yaml")
 

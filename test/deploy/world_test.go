@@ -17,12 +17,12 @@ import (
 
 	"github.com/tidegate/tidegate/internal/archive"
 	"github.com/tidegate/tidegate/internal/archive/archivetest"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
-	"github.com/tidegate/tidegate/internal/namespace"
 	"github.com/tidegate/tidegate/internal/schema"
-	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	tidegate "github.com/tidegate/tidegate/pkg/client"
@@ -77,7 +77,7 @@ func newWorldOn(t *testing.T, nats natsServer, tenants ...string) *world {
 	require.NoError(t, table.CreateTable(t.Context(), db, table.DefaultName))
 	require.NoError(t, schema.Mark(t.Context(), db, table.DefaultName))
 	for _, name := range append(tenants, api.DefaultNamespace) {
-		_, err := namespace.NewRegistry(db, table.DefaultName).Ensure(t.Context(), name)
+		_, err := config.NewNamespaces(db, table.DefaultName).Ensure(t.Context(), name)
 		require.NoError(t, err)
 	}
 	return w
@@ -170,11 +170,11 @@ func (w *world) runSharder(t *testing.T, member string) (stop func()) {
 }
 
 // clock is this machine's.
-func clock() storeclock.Source {
+func clock() store.ClockSource {
 	start := time.Now()
-	return func() storeclock.Reading {
+	return func() store.ClockReading {
 		now := time.Now()
-		return storeclock.Reading{Wall: now.Round(0), Mono: now.Sub(start)}
+		return store.ClockReading{Wall: now.Round(0), Mono: now.Sub(start)}
 	}
 }
 

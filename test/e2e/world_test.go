@@ -16,13 +16,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/audit"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
 	"github.com/tidegate/tidegate/internal/feed"
-	"github.com/tidegate/tidegate/internal/limits"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
-	"github.com/tidegate/tidegate/internal/namespace"
-	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	tidegate "github.com/tidegate/tidegate/pkg/client"
@@ -57,7 +56,7 @@ func (c *clock) now() time.Time { return c.began.Add(c.passed()) }
 // advance moves it on, for everybody at once.
 func (c *clock) advance(d time.Duration) { c.ahead.Add(int64(d)) }
 
-func (c *clock) read() storeclock.Reading { return storeclock.Reading{Wall: c.now(), Mono: c.passed()} }
+func (c *clock) read() store.ClockReading { return store.ClockReading{Wall: c.now(), Mono: c.passed()} }
 
 // options are what differs between worlds.
 type options struct {
@@ -78,7 +77,7 @@ type world struct {
 	reads, writes *fault.Transport
 	nats          *natstest.Server
 	ns            string // id of the default namespace
-	limits        *limits.Store
+	limits        *config.LimitStore
 }
 
 func newWorld(t *testing.T, o options) *world {
@@ -100,9 +99,9 @@ func newWorld(t *testing.T, o options) *world {
 	w.db = dynamodb.NewFromConfig(localdynamo.Config(&http.Client{Transport: w.engine.HTTPClient()}, region))
 	require.NoError(t, table.CreateTable(t.Context(), w.db, w.table))
 	var err error
-	w.ns, err = namespace.NewRegistry(w.db, w.table).Ensure(t.Context(), api.DefaultNamespace)
+	w.ns, err = config.NewNamespaces(w.db, w.table).Ensure(t.Context(), api.DefaultNamespace)
 	require.NoError(t, err)
-	w.limits = limits.NewStore(w.db, w.table, audit.NewLog(w.db, w.table, func() (time.Time, error) { return w.clock.now(), nil }))
+	w.limits = config.NewLimitStore(w.db, w.table, audit.NewLog(w.db, w.table, func() (time.Time, error) { return w.clock.now(), nil }))
 	return w
 }
 

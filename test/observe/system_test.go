@@ -17,14 +17,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/archive/archivetest"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
 	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
-	"github.com/tidegate/tidegate/internal/namespace"
 	"github.com/tidegate/tidegate/internal/process"
 	"github.com/tidegate/tidegate/internal/schema"
-	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	tidegate "github.com/tidegate/tidegate/pkg/client"
@@ -135,7 +135,7 @@ func newSystem(t *testing.T) *system {
 	s.admission, s.relay, s.aggregator, s.sharder = newRoad(s.engine), newRoad(s.engine), newRoad(s.engine), newRoad(s.engine)
 	require.NoError(t, table.CreateTable(t.Context(), s.direct, table.DefaultName))
 	require.NoError(t, schema.Mark(t.Context(), s.direct, table.DefaultName))
-	_, err := namespace.NewRegistry(s.direct, table.DefaultName).Ensure(t.Context(), api.DefaultNamespace)
+	_, err := config.NewNamespaces(s.direct, table.DefaultName).Ensure(t.Context(), api.DefaultNamespace)
 	require.NoError(t, err)
 	s.nats = natstest.Start(t)
 	s.nc = s.connect()
@@ -258,11 +258,11 @@ func (s *system) startSharder(member string) *serviceProcess {
 }
 
 // clock is this machine's, set forward by so many nanoseconds.
-func clock(ahead *atomic.Int64) storeclock.Source {
+func clock(ahead *atomic.Int64) store.ClockSource {
 	start := time.Now()
-	return func() storeclock.Reading {
+	return func() store.ClockReading {
 		now := time.Now()
-		return storeclock.Reading{Wall: now.Round(0).Add(time.Duration(ahead.Load())), Mono: now.Sub(start)}
+		return store.ClockReading{Wall: now.Round(0).Add(time.Duration(ahead.Load())), Mono: now.Sub(start)}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/internal/dirtest"
 	"github.com/tidegate/tidegate/internal/localdynamo/journal"
 )
 
@@ -170,9 +171,9 @@ func (m *moment) powerCuts() []map[string][]byte {
 func TestEveryCrash(t *testing.T) {
 	for _, policy := range []journal.Sync{journal.Always, journal.Never} {
 		t.Run(policy.String(), func(t *testing.T) {
-			r := &recorder{t: t, dir: memoryDir(t), kept: 1, synced: map[string]int{}, entries: map[string][]byte{}}
+			r := &recorder{t: t, dir: dirtest.New(t), kept: 1, synced: map[string]int{}, entries: map[string][]byte{}}
 			r.history(policy)
-			dir := memoryDir(t)
+			dir := dirtest.New(t)
 			require.Greater(t, len(r.moments), 100)
 			for i, m := range r.moments {
 				for k, left := range m.powerCuts() {

@@ -89,18 +89,6 @@ func files(t *testing.T, dir string) []string {
 
 const reachName = "REACH"
 
-// memoryDir is a directory in memory where there is one, for what opens thousands
-// of journals.
-func memoryDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "journal-") //nolint:usetesting // t.TempDir is on a disk
-	if err != nil {
-		return t.TempDir()
-	}
-	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	return dir
-}
-
 // reached says in a directory that logs reached no further.
 func reached(t *testing.T, dir string, settled, synced uint64) {
 	t.Helper()

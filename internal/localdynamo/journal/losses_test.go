@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/internal/dirtest"
 	"github.com/tidegate/tidegate/internal/localdynamo/journal"
 )
 
@@ -22,7 +23,7 @@ const (
 // records need, and a snapshot. All records in it were acknowledged.
 func kept(t *testing.T) (content map[string][]byte) {
 	t.Helper()
-	o := journal.Options{Dir: memoryDir(t), LogBytes: 100}
+	o := journal.Options{Dir: dirtest.New(t), LogBytes: 100}
 	j, _ := mustOpen(t, o)
 	fill(t, j, 1, 9)
 	require.NoError(t, j.Snapshot(8, keptFrom, func(add func([]byte) error) error { return add([]byte("entry")) }))
@@ -119,7 +120,7 @@ func (h harm) of(content map[string][]byte) map[string][]byte {
 // refused, or everything acknowledged is there. It may be opened with less only
 // when the file that knows better is gone as well, and then it says so.
 func TestNothingIsLostInSilence(t *testing.T) {
-	whole, dir := kept(t), memoryDir(t)
+	whole, dir := kept(t), dirtest.New(t)
 	want := records(keptFrom, acknowledged)
 	names := slices.Sorted(maps.Keys(whole))
 	check := func(harms ...harm) {
@@ -166,14 +167,14 @@ func TestNothingIsLostInSilence(t *testing.T) {
 
 // TestAllFilesAreMissing leaves the lock alone in a directory: it was used before.
 func TestAllFilesAreMissing(t *testing.T) {
-	dir := memoryDir(t)
+	dir := dirtest.New(t)
 	refill(t, dir, map[string][]byte{"LOCK": nil})
 	require.Contains(t, openLost(t, dir).said, "is not known")
 }
 
 // TestWhatIsLeftCanBeServed removes the file that an error names.
 func TestWhatIsLeftCanBeServed(t *testing.T) {
-	dir := memoryDir(t)
+	dir := dirtest.New(t)
 	content := kept(t)
 	last := slices.Sorted(maps.Keys(content))[len(content)-2] // before the snapshot
 	refill(t, dir, harm{last, 32}.of(content))

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/tidegate/tidegate/internal/dirtest"
 	"github.com/tidegate/tidegate/internal/localdynamo/journal"
 )
 
@@ -34,7 +35,7 @@ func TestAFullDisk(t *testing.T) {
 	for _, logBytes := range []int64{80, 1 << 20} { // with a new log for the write, and without
 		for room := range 32 + 32 + frameSize { // header, end mark, frame
 			var s disks
-			o := journal.Options{Dir: memoryDir(t), Wrap: s.wrap, LogBytes: logBytes}
+			o := journal.Options{Dir: dirtest.New(t), Wrap: s.wrap, LogBytes: logBytes}
 			j, _ := mustOpen(t, o)
 			fill(t, j, 1, 2)
 			s.room(room)
@@ -139,7 +140,7 @@ func TestEachCauseIsLoggedOnce(t *testing.T) {
 func TestDisksOfAnySize(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		var s disks
-		o := journal.Options{Dir: memoryDir(t), Wrap: s.wrap, LogBytes: rapid.Int64Range(50, 300).Draw(rt, "log bytes")}
+		o := journal.Options{Dir: dirtest.New(t), Wrap: s.wrap, LogBytes: rapid.Int64Range(50, 300).Draw(rt, "log bytes")}
 		j, _, _, err := open(o)
 		require.NoError(rt, err)
 		var order sync.Mutex

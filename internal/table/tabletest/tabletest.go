@@ -4,7 +4,7 @@
 //
 //	b := tabletest.New(t)
 //	b.Fail("TransactWriteItems", fault.Fault{Kind: fault.ReplyLost})
-//	store := limits.NewStore(b.DB, b.Table, audit.NewLog(b.DB, b.Table, b.Now))
+//	store := config.NewLimitStore(b.DB, b.Table, audit.NewLog(b.DB, b.Table, b.Now))
 //	_, err := store.Set(ctx, ns, by, request)
 package tabletest
 
