@@ -20,11 +20,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/tidegate/tidegate/engine"
+	"github.com/tidegate/tidegate/engine/fault"
 	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
-	"github.com/tidegate/tidegate/internal/localdynamo"
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -74,9 +74,9 @@ func newWorldAt(t *testing.T, w *world) *world {
 	if endpoint := os.Getenv(otherEngine); endpoint != "" {
 		w.useEngine(endpoint)
 	} else {
-		engine := localdynamo.New(localdynamo.Options{Now: w.now})
-		w.next = engine.HTTPClient()
-		w.config = func(c aws.HTTPClient) aws.Config { return localdynamo.Config(c, "us-east-1") }
+		embedded := engine.New(engine.Options{Now: w.now})
+		w.next = embedded.HTTPClient()
+		w.config = func(c aws.HTTPClient) aws.Config { return engine.Config(c, "us-east-1") }
 	}
 	w.client = dynamodb.NewFromConfig(w.config(&http.Client{Transport: w.next}))
 	require.NoError(t, table.CreateTable(t.Context(), w.client, w.table))
@@ -102,9 +102,9 @@ func (w *world) elsewhere(t *testing.T) *world {
 // useEngine reaches an engine over loopback; a table of its own keeps the tests
 // apart that run at the same time.
 func (w *world) useEngine(endpoint string) {
-	engine := &dated{next: &http.Transport{MaxIdleConnsPerHost: 64}}
-	engine.edit(func(h http.Header) { h.Set("Date", w.now().UTC().Format(http.TimeFormat)) }) // its own time is the machine's
-	w.next = engine
+	other := &dated{next: &http.Transport{MaxIdleConnsPerHost: 64}}
+	other.edit(func(h http.Header) { h.Set("Date", w.now().UTC().Format(http.TimeFormat)) }) // its own time is the machine's
+	w.next = other
 	w.config = func(c aws.HTTPClient) aws.Config {
 		return aws.Config{
 			Region: "us-east-1", HTTPClient: store.OwnBody(c), BaseEndpoint: &endpoint,

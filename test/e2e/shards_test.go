@@ -14,8 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/localdynamo"
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
+	"github.com/tidegate/tidegate/engine"
+	"github.com/tidegate/tidegate/engine/fault"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -133,7 +133,7 @@ func (p *divided) startNode(t *testing.T, number int) *process {
 	ahead := time.Duration(number-1) * dividedSkew
 	n := &process{name: "admission", conn: p.connect(t), metrics: prometheus.NewRegistry()}
 	s, err := admission.New(admission.Config{
-		NATS: n.conn, DynamoDB: localdynamo.Config(p.way(), region), Table: p.table,
+		NATS: n.conn, DynamoDB: engine.Config(p.way(), region), Table: p.table,
 		Clock: func() store.ClockReading {
 			r := p.clock.read()
 			r.Wall = r.Wall.Add(ahead)
@@ -156,7 +156,7 @@ func (p *divided) startSharder(t *testing.T) *process {
 	t.Helper()
 	s := &process{conn: p.connect(t), metrics: prometheus.NewRegistry()}
 	config := sharder.Config{
-		NATS: s.conn, DynamoDB: localdynamo.Config(p.way(), region), Table: p.table, Clock: p.clock.read,
+		NATS: s.conn, DynamoDB: engine.Config(p.way(), region), Table: p.table, Clock: p.clock.read,
 		Log: slog.New(slog.DiscardHandler), Metrics: s.metrics,
 		Tuning: sharder.Tuning{Look: 10 * time.Millisecond, Survey: time.Second, Feed: members()},
 	}
