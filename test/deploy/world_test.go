@@ -17,6 +17,7 @@ import (
 
 	"github.com/tidegate/tidegate/engine"
 	"github.com/tidegate/tidegate/engine/fault"
+	"github.com/tidegate/tidegate/internal/admin"
 	"github.com/tidegate/tidegate/internal/archive"
 	"github.com/tidegate/tidegate/internal/archive/archivetest"
 	"github.com/tidegate/tidegate/internal/config"
@@ -89,10 +90,15 @@ func newWorldOn(t *testing.T, nats natsServer, tenants ...string) *world {
 func (w *world) runAdmission(t *testing.T) (stop func()) {
 	t.Helper()
 	nc, refusals := w.service(t, admissionUser)
+	registry, log := prometheus.NewRegistry(), slog.New(slog.DiscardHandler)
+	store, clock, err := store.Clocked(w.store(admissionUser), "admission", clock(), registry)
+	require.NoError(t, err)
 	service, err := admission.New(admission.Config{
-		NATS: nc, DynamoDB: w.store(admissionUser), Table: table.DefaultName,
-		Clock: clock(), Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(), Version: "0.0.0",
-		TrustRequestInfo: true, Archive: w.archive(t, admissionUser),
+		NATS: nc, DynamoDB: store, Table: table.DefaultName, Clock: clock, Log: log, Metrics: registry, Version: "0.0.0",
+		Control: admin.Open(admin.Options{
+			DynamoDB: store, Table: table.DefaultName, Clock: clock, Publish: nc.Publish, Log: log,
+			TrustRequestInfo: true, Archive: w.archive(t, admissionUser),
+		}),
 	})
 	require.NoError(t, err)
 	return run(t, service, refusals)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tidegate/tidegate/engine"
 	"github.com/tidegate/tidegate/engine/fault"
+	"github.com/tidegate/tidegate/internal/admin"
 	"github.com/tidegate/tidegate/internal/archive/archivetest"
 	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
@@ -199,10 +200,13 @@ func (s *system) run(conn *nats.Conn, service interface {
 func (s *system) startAdmission() *serviceProcess {
 	s.t.Helper()
 	nc := s.connect()
+	registry, log := s.registry(), slog.New(slog.DiscardHandler)
+	store, clock, err := store.Clocked(s.config(s.admission), "admission", clock(&s.clockAhead), registry)
+	require.NoError(s.t, err)
 	service, err := admission.New(admission.Config{
-		NATS: nc, DynamoDB: s.config(s.admission), Table: table.DefaultName,
-		Clock: clock(&s.clockAhead), Log: slog.New(slog.DiscardHandler), Metrics: s.registry(), Version: "1.2.3",
-		Tuning: admission.Tuning{Queue: queue, StoreTimeout: storeTimeout},
+		NATS: nc, DynamoDB: store, Table: table.DefaultName, Clock: clock, Log: log, Metrics: registry, Version: "1.2.3",
+		Tuning:  admission.Tuning{Queue: queue, StoreTimeout: storeTimeout},
+		Control: admin.Open(admin.Options{DynamoDB: store, Table: table.DefaultName, Clock: clock, Publish: nc.Publish, Log: log}),
 	})
 	return s.run(nc, service, err)
 }

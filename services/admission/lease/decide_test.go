@@ -1,4 +1,4 @@
-package admission
+package lease
 
 import (
 	"testing"
@@ -30,7 +30,7 @@ func TestDecide(t *testing.T) {
 	for name, c := range map[string]struct {
 		number        uint32
 		rpm, tpm      int64 // both 0: a release
-		stored        *record
+		stored        *Record
 		want          ruling
 		code          api.Code
 		credits, debs tokenTable
@@ -40,39 +40,39 @@ func TestDecide(t *testing.T) {
 		"a debit is held once it is written":            {1, 2, 0, nil, rulingWrite, "", tokens(0, 0), tokens(2, 0), tokens(1, 500)},
 		"a mixed one gives first":                       {1, 2, -500, nil, rulingWrite, "", tokens(0, 500), tokens(2, 0), tokens(1, 0)},
 		"no more than is held":                          {1, 0, -501, nil, rulingRefuse, api.CodeExceedsLease, nil, nil, nil},
-		"a lost record holds nothing":                   {2, 0, -1, nil, rulingRefuse, api.CodeExceedsLease, nil, nil, nil},
-		"debits go on after a lost record":              {2, 1, 0, nil, rulingWrite, "", tokens(0, 0), tokens(1, 0), tokens(0, 0)},
-		"a repeat":                                      {2, 0, -1, &record{Held: tokens(1, 9), Done: 2, Hash: "mine"}, rulingDone, "", nil, nil, nil},
-		"another operation of the same number":          {2, 0, -1, &record{Held: tokens(1, 9), Done: 2, Hash: "other"}, rulingRefuse, api.CodeLeaseConflict, nil, nil, nil},
-		"an operation of a number before":               {1, 0, -1, &record{Held: tokens(1, 9), Done: 2, Hash: "mine"}, rulingRefuse, api.CodeLeaseConflict, nil, nil, nil},
-		"an adjust after the release":                   {3, 1, 0, &record{Held: tokens(0, 0), Done: 2, Closed: true}, rulingRefuse, api.CodeLeaseConflict, nil, nil, nil},
+		"a lost Record holds nothing":                   {2, 0, -1, nil, rulingRefuse, api.CodeExceedsLease, nil, nil, nil},
+		"debits go on after a lost Record":              {2, 1, 0, nil, rulingWrite, "", tokens(0, 0), tokens(1, 0), tokens(0, 0)},
+		"a repeat":                                      {2, 0, -1, &Record{Held: tokens(1, 9), Done: 2, Hash: "mine"}, rulingDone, "", nil, nil, nil},
+		"another operation of the same number":          {2, 0, -1, &Record{Held: tokens(1, 9), Done: 2, Hash: "other"}, rulingRefuse, api.CodeLeaseConflict, nil, nil, nil},
+		"an operation of a number before":               {1, 0, -1, &Record{Held: tokens(1, 9), Done: 2, Hash: "mine"}, rulingRefuse, api.CodeLeaseConflict, nil, nil, nil},
+		"an adjust after the release":                   {3, 1, 0, &Record{Held: tokens(0, 0), Done: 2, Closed: true}, rulingRefuse, api.CodeLeaseConflict, nil, nil, nil},
 		"a number ahead, the end of its forerunner lost": {
-			3, 0, -1, &record{Held: tokens(1, 9), Done: 1, Pending: waiting(0, true)}, rulingWrite, "", tokens(0, 1), tokens(0, 0), tokens(1, 8),
+			3, 0, -1, &Record{Held: tokens(1, 9), Done: 1, Pending: waiting(0, true)}, rulingWrite, "", tokens(0, 1), tokens(0, 0), tokens(1, 8),
 		},
-		"a number far ahead gives nothing": {4, 0, -1, &record{Held: tokens(1, 9), Done: 1, Pending: waiting(0, true)}, rulingRefuse, api.CodeLeaseConflict, nil, nil, nil},
-		"a number ahead of nothing":        {3, 0, -1, &record{Held: tokens(1, 9), Done: 1}, rulingRefuse, api.CodeLeaseConflict, nil, nil, nil},
-		"a number far ahead spends":        {4, 1, 0, &record{Held: tokens(1, 9), Done: 1}, rulingWrite, "", tokens(0, 0), tokens(1, 0), tokens(1, 9)},
-		"a busy operation":                 {2, 2, -1, &record{Held: tokens(1, 9), Done: 1, Pending: waiting(-999, true)}, rulingWait, "", nil, nil, nil},
+		"a number far ahead gives nothing": {4, 0, -1, &Record{Held: tokens(1, 9), Done: 1, Pending: waiting(0, true)}, rulingRefuse, api.CodeLeaseConflict, nil, nil, nil},
+		"a number ahead of nothing":        {3, 0, -1, &Record{Held: tokens(1, 9), Done: 1}, rulingRefuse, api.CodeLeaseConflict, nil, nil, nil},
+		"a number far ahead spends":        {4, 1, 0, &Record{Held: tokens(1, 9), Done: 1}, rulingWrite, "", tokens(0, 0), tokens(1, 0), tokens(1, 9)},
+		"a busy operation":                 {2, 2, -1, &Record{Held: tokens(1, 9), Done: 1, Pending: waiting(-999, true)}, rulingWait, "", nil, nil, nil},
 		"an abandoned one is resumed, without its credits": {
-			2, 2, -1, &record{Held: tokens(1, 9), Done: 1, Pending: waiting(-1000, true)}, rulingWrite, "", tokens(0, 0), tokens(2, 0), tokens(1, 9),
+			2, 2, -1, &Record{Held: tokens(1, 9), Done: 1, Pending: waiting(-1000, true)}, rulingWrite, "", tokens(0, 0), tokens(2, 0), tokens(1, 9),
 		},
 		"an idle one is resumed": {
-			2, 2, -1, &record{Held: tokens(1, 9), Done: 1, Pending: waiting(0, false)}, rulingWrite, "", tokens(0, 0), tokens(2, 0), tokens(1, 9),
+			2, 2, -1, &Record{Held: tokens(1, 9), Done: 1, Pending: waiting(0, false)}, rulingWrite, "", tokens(0, 0), tokens(2, 0), tokens(1, 9),
 		},
 		"an idle one is superseded": {
-			2, 0, -3, &record{Held: tokens(1, 9), Done: 1, Pending: &pending{Hash: "other", Left: tokens(2, 0)}}, rulingWrite, "", tokens(0, 3), tokens(0, 0), tokens(1, 6),
+			2, 0, -3, &Record{Held: tokens(1, 9), Done: 1, Pending: &pending{Hash: "other", Left: tokens(2, 0)}}, rulingWrite, "", tokens(0, 3), tokens(0, 0), tokens(1, 6),
 		},
 		"a release gives all":              {1, 0, 0, nil, rulingWrite, "", tokens(1, 500), tokens(0, 0), tokens(0, 0)},
-		"a release by an older token":      {1, 0, 0, &record{Held: tokens(1, 9), Done: 7}, rulingWrite, "", tokens(1, 9), tokens(0, 0), tokens(0, 0)},
-		"a release waits":                  {2, 0, 0, &record{Held: tokens(1, 9), Done: 1, Pending: waiting(-999, true)}, rulingWait, "", nil, nil, nil},
-		"a release of what was abandoned":  {2, 0, 0, &record{Held: tokens(1, 9), Done: 1, Pending: waiting(-1000, true)}, rulingWrite, "", tokens(1, 9), tokens(0, 0), tokens(0, 0)},
-		"a repeated release":               {2, 0, 0, &record{Held: tokens(0, 0), Done: 1, Closed: true}, rulingDone, "", nil, nil, nil},
-		"a release of a lost record":       {2, 0, 0, nil, rulingWrite, "", tokens(0, 0), tokens(0, 0), tokens(0, 0)},
-		"a release after a debit that won": {2, 0, 0, &record{Held: tokens(0, 4), Done: 1, Closed: true}, rulingWrite, "", tokens(0, 4), tokens(0, 0), tokens(0, 0)},
+		"a release by an older token":      {1, 0, 0, &Record{Held: tokens(1, 9), Done: 7}, rulingWrite, "", tokens(1, 9), tokens(0, 0), tokens(0, 0)},
+		"a release waits":                  {2, 0, 0, &Record{Held: tokens(1, 9), Done: 1, Pending: waiting(-999, true)}, rulingWait, "", nil, nil, nil},
+		"a release of what was abandoned":  {2, 0, 0, &Record{Held: tokens(1, 9), Done: 1, Pending: waiting(-1000, true)}, rulingWrite, "", tokens(1, 9), tokens(0, 0), tokens(0, 0)},
+		"a repeated release":               {2, 0, 0, &Record{Held: tokens(0, 0), Done: 1, Closed: true}, rulingDone, "", nil, nil, nil},
+		"a release of a lost Record":       {2, 0, 0, nil, rulingWrite, "", tokens(0, 0), tokens(0, 0), tokens(0, 0)},
+		"a release after a debit that won": {2, 0, 0, &Record{Held: tokens(0, 4), Done: 1, Closed: true}, rulingWrite, "", tokens(0, 4), tokens(0, 0), tokens(0, 0)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := testLease()
-			op := settling{release: c.rpm == 0 && c.tpm == 0, number: c.number, hash: "mine", deltas: deltasOf(c.rpm, c.tpm)}
+			op := Operation{release: c.rpm == 0 && c.tpm == 0, number: c.number, hash: "mine", deltas: deltasOf(c.rpm, c.tpm)}
 			got := decide(l, op, c.stored, testNow, lifetime)
 			require.Equal(t, c.want, got.ruling)
 			switch got.ruling {
@@ -96,16 +96,16 @@ func TestDecide(t *testing.T) {
 
 // The end of an operation holds what was written, and leaves what was not.
 func TestTheEndOfAnOperation(t *testing.T) {
-	begun := &record{Held: tokenTable{{1, 400}}, Done: 1, Hash: "before", Pending: &pending{Hash: "mine", Left: tokenTable{{2, 3}}, At: testNow, Busy: true}}
-	op := settling{number: 2, hash: "mine"}
+	begun := &Record{Held: tokenTable{{1, 400}}, Done: 1, Hash: "before", Pending: &pending{Hash: "mine", Left: tokenTable{{2, 3}}, At: testNow, Busy: true}}
+	op := Operation{number: 2, hash: "mine"}
 	done := begun.end(op, tokenTable{{2, 3}}, tokenTable{{0, 0}})
-	require.Equal(t, record{Held: tokenTable{{3, 403}}, Done: 2, Hash: "mine"}, done)
+	require.Equal(t, Record{Held: tokenTable{{3, 403}}, Done: 2, Hash: "mine"}, done)
 	part := begun.end(op, tokenTable{{2, 0}}, tokenTable{{0, 3}})
-	require.Equal(t, record{
+	require.Equal(t, Record{
 		Held: tokenTable{{3, 400}}, Done: 1, Hash: "before",
 		Pending: &pending{Hash: "mine", Left: tokenTable{{0, 3}}, At: testNow},
 	}, part)
-	require.Equal(t, tokenTable{{1, 400}}, begun.Held, "the record before is as it was")
+	require.Equal(t, tokenTable{{1, 400}}, begun.Held, "the Record before is as it was")
 	most := begun.end(op, tokenTable{{0, maxHeld}}, tokenTable{{0, 0}})
 	require.EqualValues(t, maxHeld, most.Held[0][1])
 }
@@ -113,10 +113,10 @@ func TestTheEndOfAnOperation(t *testing.T) {
 // A debit of a multi-shard spend goes to its first shard, a credit to where its tokens
 // came from; each bucket of a cascade takes its own part.
 func TestDeltasAreDistributed(t *testing.T) {
-	l := &lease{Levels: []leaseLevel{
-		{Entity: "child", Shard: 0, Held: []heldTokens{{Limit: "tpm"}}},
-		{Entity: "child", Shard: 1, Held: []heldTokens{{Limit: "tpm"}}},
-		{Entity: "parent", Held: []heldTokens{{Limit: "rpm"}, {Limit: "tpm"}}},
+	l := &Lease{Levels: []Level{
+		{Entity: "child", Shard: 0, Held: []Held{{Limit: "tpm"}}},
+		{Entity: "child", Shard: 1, Held: []Held{{Limit: "tpm"}}},
+		{Entity: "parent", Held: []Held{{Limit: "rpm"}, {Limit: "tpm"}}},
 	}}
 	held := tokenTable{{30}, {70}, {5, 60}}
 	credits, debits, refusal := distribute(l, held, deltasOf(2, -80))

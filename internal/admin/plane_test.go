@@ -1,4 +1,4 @@
-package admission
+package admin_test
 
 import (
 	"log/slog"
@@ -7,8 +7,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/internal/admin"
 	"github.com/tidegate/tidegate/internal/archive"
 	"github.com/tidegate/tidegate/internal/archive/archivetest"
+	"github.com/tidegate/tidegate/internal/store"
 )
 
 // An archive that cannot be read is refused at the start: an unknown bucket, no
@@ -19,8 +21,7 @@ func TestAnArchiveThatCannotBeRead(t *testing.T) {
 		a, err := archive.Open(t.Context(), url, archive.Options{AWS: archivetest.AWS})
 		require.NoError(t, err)
 		defer func() { require.NoError(t, a.Close()) }()
-		s := &Service{archive: a, log: slog.New(slog.DiscardHandler)}
-		return s.checkArchive(t.Context())
+		return openPlane(t, a).Check(t.Context())
 	}
 	require.NoError(t, check(objects.URL(archivetest.Bucket)))
 	require.ErrorContains(t, check(objects.URL("another-bucket")), "NoSuchBucket")
@@ -29,5 +30,12 @@ func TestAnArchiveThatCannotBeRead(t *testing.T) {
 	objects.Each(func(*http.Request) archivetest.Fault { return archivetest.Failed })
 	require.NoError(t, check(objects.URL(archivetest.Bucket)))
 	require.NoError(t, check("s3://bucket?region=us-east-1&endpoint=http://127.0.0.1:1"))
-	require.NoError(t, (&Service{}).checkArchive(t.Context()))
+	require.NoError(t, openPlane(t, nil).Check(t.Context()))
+}
+
+// openPlane returns a control plane that reaches no table.
+func openPlane(t *testing.T, a *archive.Archive) *admin.Plane {
+	t.Helper()
+	clock := store.NewClock(func() store.ClockReading { return store.ClockReading{} })
+	return admin.Open(admin.Options{Clock: clock, Archive: a, Log: slog.New(slog.DiscardHandler)})
 }

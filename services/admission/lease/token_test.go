@@ -1,4 +1,4 @@
-package admission
+package lease
 
 import (
 	"testing"
@@ -8,14 +8,17 @@ import (
 
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
+	"github.com/tidegate/tidegate/pkg/bucket"
 )
 
-func testLease() *lease {
-	return &lease{
+const testNow bucket.Instant = 60 * 1000 * 1000 * 1000
+
+func testLease() *Lease {
+	return &Lease{
 		ID: "q8ZbT1xA.2o", Epoch: 2, Number: 1, Namespace: "AAAAAAAAAAA", At: testNow,
-		Levels: []leaseLevel{{
+		Levels: []Level{{
 			Entity: "api-key-123", Resource: "gpt-4",
-			Held: []heldTokens{{Limit: "rpm", Tokens: 1}, {Limit: "tpm", Tokens: 500}},
+			Held: []Held{{Limit: "rpm", Tokens: 1}, {Limit: "tpm", Tokens: 500}},
 		}},
 	}
 }
@@ -89,7 +92,7 @@ func FuzzOpenLease(f *testing.F) {
 func TestTheNextTokenSaysNoAmounts(t *testing.T) {
 	next := testLease().next(2)
 	require.EqualValues(t, 2, next.Number)
-	require.Equal(t, []heldTokens{{Limit: "rpm"}, {Limit: "tpm"}}, next.Levels[0].Held)
+	require.Equal(t, []Held{{Limit: "rpm"}, {Limit: "tpm"}}, next.Levels[0].Held)
 	require.EqualValues(t, 500, testLease().Levels[0].Held[1].Tokens)
 }
 

@@ -1,4 +1,4 @@
-package admission
+package lease
 
 import (
 	"context"
@@ -16,13 +16,13 @@ import (
 	"github.com/tidegate/tidegate/internal/table"
 )
 
-// reloadPause is how often at most an unknown key id makes a node read the keys
-// again, so that forged tokens cannot make it read all the time.
+// reloadPause is the shortest time between two reads of the keys for unknown key ids, so
+// that forged tokens cannot make a node read all the time.
 const reloadPause = 200 * time.Millisecond
 
-// keyring knows the lease signing keys of the table: it checks with all, and
-// signs with the newest that all nodes know. The first node to start makes the
-// first key.
+// keyring holds the lease signing keys of the table. It checks tokens with all keys, and
+// signs with the newest key that all nodes know. The first node to start makes the first
+// key.
 type keyring struct {
 	client *dynamodb.Client
 	table  string
@@ -32,7 +32,7 @@ type keyring struct {
 	known   map[table.SigningKeyID]*signingKey // guarded by mu
 	current *signingKey                        // guarded by mu
 	askedAt time.Duration                      // guarded by mu: monotonic time of the last attempt to read the keys
-	readAt  time.Duration                      // guarded by mu: monotonic time at which the last that succeeded began
+	readAt  time.Duration                      // guarded by mu: monotonic time at which the last successful read began
 }
 
 func newKeyring(client *dynamodb.Client, tableName string, clock *store.Clock) *keyring {
@@ -58,8 +58,8 @@ func (k *keyring) load(ctx context.Context) error {
 	return nil
 }
 
-// follow reads the keys again and again, until ctx ends: a key that was made
-// meanwhile is known before anybody signs with it, and signs when it is time.
+// follow reads the keys again and again, until ctx ends: the node knows a new key before
+// any node signs with it, and signs with it in time.
 func (k *keyring) follow(ctx context.Context, log *slog.Logger) {
 	tick := time.NewTicker(leasekey.RefreshEvery)
 	defer tick.Stop()
@@ -75,16 +75,16 @@ func (k *keyring) follow(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// signing is the key that new tokens are signed with.
+// signing returns the key that signs new tokens.
 func (k *keyring) signing() *signingKey {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	return k.current
 }
 
-// open checks a token. One of an unknown key is checked again after another look
-// at the keys, because its key may have been made meanwhile.
-func (k *keyring) open(ctx context.Context, token string) (*lease, error) {
+// open checks a token. If its key is unknown, the keys are read and the token is checked
+// again, because another node may have made the key since.
+func (k *keyring) open(ctx context.Context, token string) (*Lease, error) {
 	arrived := k.clock.Mono()
 	for {
 		l, err := open(token, k.find)
@@ -126,8 +126,7 @@ func (k *keyring) find(id table.SigningKeyID) *signingKey {
 	return k.known[id]
 }
 
-// due is how long it is until the keys may be read again; 0 or less is the
-// caller's turn.
+// due returns the time until the keys may be read again; 0 or less is the caller's turn.
 func (k *keyring) due() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()

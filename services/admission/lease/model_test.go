@@ -1,4 +1,4 @@
-package admission
+package lease
 
 import (
 	"fmt"
@@ -84,21 +84,21 @@ const (
 
 // model is one shape of the lease with the operations that callers know.
 type model struct {
-	lease    *lease
+	lease    *Lease
 	kinds    []modelVector // of adjusts; one more stands for the release
 	requests int
 	faults   [faultKinds]int8
 }
 
 func levelsModel() *model {
-	l := &lease{Number: 1, Levels: []leaseLevel{
-		{Entity: "child", Held: []heldTokens{{Limit: "x", Tokens: 2}}}, {Entity: "parent", Held: []heldTokens{{Limit: "x", Tokens: 2}}},
+	l := &Lease{Number: 1, Levels: []Level{
+		{Entity: "child", Held: []Held{{Limit: "x", Tokens: 2}}}, {Entity: "parent", Held: []Held{{Limit: "x", Tokens: 2}}},
 	}}
 	return &model{lease: l, kinds: []modelVector{{-1, -1}, {1, 1}}}
 }
 
 func limitsModel() *model {
-	l := &lease{Number: 1, Levels: []leaseLevel{{Held: []heldTokens{{Limit: "x", Tokens: 2}, {Limit: "y", Tokens: 2}}}}}
+	l := &Lease{Number: 1, Levels: []Level{{Held: []Held{{Limit: "x", Tokens: 2}, {Limit: "y", Tokens: 2}}}}}
 	return &model{lease: l, kinds: []modelVector{{-1, 0}, {0, 1}, {1, -1}}}
 }
 
@@ -129,11 +129,11 @@ func (m *model) vector(t tokenTable) (v modelVector) {
 	return v
 }
 
-func (m *model) op(r *modelRequest) settling {
+func (m *model) op(r *modelRequest) Operation {
 	if int(r.kind) == len(m.kinds) {
-		return settling{release: true, number: r.number, hash: "release"}
+		return Operation{release: true, number: r.number, hash: "release"}
 	}
-	op := settling{number: r.number, hash: fmt.Sprint("adjust ", r.kind)}
+	op := Operation{number: r.number, hash: fmt.Sprint("adjust ", r.kind)}
 	seen := map[string]bool{}
 	n := 0
 	for _, level := range m.lease.Levels {
@@ -148,18 +148,18 @@ func (m *model) op(r *modelRequest) settling {
 	return op
 }
 
-func (m *model) record(r modelRecord) *record {
+func (m *model) record(r modelRecord) *Record {
 	if !r.exists {
 		return nil
 	}
-	rec := &record{Held: m.table(r.held), Done: r.done, Hash: r.hash, Closed: r.closed}
+	rec := &Record{Held: m.table(r.held), Done: r.done, Hash: r.hash, Closed: r.closed}
 	if r.pending {
 		rec.Pending = &pending{Hash: r.pendingHash, Left: m.table(r.left), Busy: r.busy}
 	}
 	return rec
 }
 
-func (m *model) stored(rec *record, revision int8, writer int) modelRecord {
+func (m *model) stored(rec *Record, revision int8, writer int) modelRecord {
 	r := modelRecord{exists: true, held: m.vector(rec.Held), done: rec.Done, hash: rec.Hash, closed: rec.Closed, revision: revision, writer: int8(writer)}
 	if p := rec.Pending; p != nil {
 		r.pending, r.busy, r.left, r.pendingHash = true, p.Busy, m.vector(p.Left), p.Hash
