@@ -67,7 +67,7 @@ func folders() []folder {
 		{"internal/config", []string{"pkg/api", "pkg/bucket", "pkg/keys", "internal/audit", "internal/store", "internal/table"}, []string{""}},
 		{"internal/shards", []string{"pkg/api", "pkg/bucket", "pkg/keys", "internal/audit", "internal/config", "internal/store", "internal/table"}, []string{""}},
 		{"internal/capacity", []string{"pkg/api", "pkg/bucket", "pkg/keys", "internal/config", "internal/shards", "internal/store", "internal/table"}, []string{""}},
-		{"internal/admin", []string{"pkg/api", "pkg/keys", "internal/archive", "internal/audit", "internal/capacity", "internal/config", "internal/leasekey", "internal/shards", "internal/table", "internal/trail", "internal/usage"}, []string{""}},
+		{"internal/admin", []string{"pkg/api", "pkg/keys", "internal/archive", "internal/audit", "internal/capacity", "internal/config", "internal/leasekey", "internal/process", "internal/shards", "internal/store", "internal/table", "internal/trail", "internal/usage"}, []string{""}},
 		{"internal/arch", nil, []string{""}},
 		{"services", []string{"pkg", "internal"}, []string{""}},
 		{"test", []string{"pkg", "internal", "services", "engine"}, []string{""}},
