@@ -41,7 +41,7 @@ SYSTEMS := ./cmd/... ./test/...
 # Everything else: pure packages, stores and services.
 UNITS    = $$($(GO) list ./... | grep -v -e /tidegate/cmd/ -e /tidegate/test/)
 # Units that are raced on every change: few seconds each, and goroutines of their own.
-RACED := ./internal/daemon ./internal/leader ./internal/roster ./internal/store ./pkg/client/... \
+RACED := ./internal/process ./internal/leader ./internal/worker ./internal/store ./pkg/client/... \
 	./services/aggregator ./services/archiver ./services/sharder
 
 .PHONY: test

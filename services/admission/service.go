@@ -22,7 +22,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tidegate/tidegate/internal/config"
-	"github.com/tidegate/tidegate/internal/requestlog"
+	"github.com/tidegate/tidegate/internal/process"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -178,7 +178,7 @@ func New(cfg Config) (*Service, error) {
 		nats:       cfg.NATS,
 		table:      cfg.Table,
 		version:    cfg.Version,
-		log:        requestlog.Wrap(cfg.Log),
+		log:        process.LogRequestIDs(cfg.Log),
 		metrics:    m,
 		clock:      cfg.Clock,
 		store:      truth,
