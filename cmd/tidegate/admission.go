@@ -8,8 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/tidegate/tidegate/internal/admin"
-	"github.com/tidegate/tidegate/internal/storecalls"
-	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/services/admission"
 )
 
@@ -80,7 +79,7 @@ func (c admissionCmd) Run(ctx context.Context, o output) error {
 
 // make makes an admission node, which is ready once requests are answered.
 func (c admissionCmd) make(n node, nc *nats.Conn) (service, error) {
-	store, clock, err := storecalls.Clocked(n.store, "admission", systemClock(), n.metrics)
+	store, clock, err := store.Clocked(n.store, "admission", systemClock(), n.metrics)
 	if err != nil {
 		return nil, err
 	}
@@ -105,10 +104,10 @@ func (e explained) Run(ctx context.Context) error { return e.store.explain(e.Ser
 
 // systemClock returns this machine's clock. The wall reading carries no monotonic
 // reading, so that a clock step is visible.
-func systemClock() storeclock.Source {
+func systemClock() store.ClockSource {
 	start := time.Now()
-	return func() storeclock.Reading {
+	return func() store.ClockReading {
 		now := time.Now()
-		return storeclock.Reading{Wall: now.Round(0), Mono: now.Sub(start)}
+		return store.ClockReading{Wall: now.Round(0), Mono: now.Sub(start)}
 	}
 }

@@ -32,6 +32,7 @@ func TestHealthSaysWhatTheServiceSays(t *testing.T) {
 // The store says without credentials that it is there, and listens beyond
 // loopback only when told to.
 func TestTheStoreAmongContainers(t *testing.T) {
+	t.Parallel()
 	require.Equal(t, exitUsage, runWithin(t, []string{"dynamodb", "--listen", "0.0.0.0:0"}, newWorld()))
 	w := newWorld()
 	ended, stop := runApart(w, "dynamodb", "--listen", "0.0.0.0:0", "--trust-network")

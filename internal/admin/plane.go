@@ -17,7 +17,7 @@ import (
 	"github.com/tidegate/tidegate/internal/leasekey"
 	"github.com/tidegate/tidegate/internal/requestlog"
 	"github.com/tidegate/tidegate/internal/shards"
-	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/trail"
 	"github.com/tidegate/tidegate/internal/usage"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -28,7 +28,7 @@ import (
 type Options struct {
 	DynamoDB aws.Config // the node's own, so that calls are counted and set Clock
 	Table    string
-	Clock    *storeclock.Clock
+	Clock    *store.Clock
 	// Publish broadcasts changes, as nats.Conn's does; it must not block.
 	Publish func(subject string, data []byte) error
 	Log     *slog.Logger

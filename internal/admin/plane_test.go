@@ -10,7 +10,7 @@ import (
 	"github.com/tidegate/tidegate/internal/admin"
 	"github.com/tidegate/tidegate/internal/archive"
 	"github.com/tidegate/tidegate/internal/archive/archivetest"
-	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/store"
 )
 
 // An archive that cannot be read is refused at the start: an unknown bucket, no
@@ -36,6 +36,6 @@ func TestAnArchiveThatCannotBeRead(t *testing.T) {
 // openPlane returns a control plane that reaches no table.
 func openPlane(t *testing.T, a *archive.Archive) *admin.Plane {
 	t.Helper()
-	clock := storeclock.New(func() storeclock.Reading { return storeclock.Reading{} })
+	clock := store.NewClock(func() store.ClockReading { return store.ClockReading{} })
 	return admin.Open(admin.Options{Clock: clock, Archive: a, Log: slog.New(slog.DiscardHandler)})
 }

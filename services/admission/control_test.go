@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/config"
-	"github.com/tidegate/tidegate/internal/storecalls"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
@@ -51,7 +51,7 @@ func TestTheControlPlane(t *testing.T) {
 		t.Helper()
 		w, metrics := newWorld(t), prometheus.NewRegistry()
 		nc := w.nats.Connect(t)
-		store, clock, err := storecalls.Clocked(w.config(w.http()), "admission", w.clock(), metrics)
+		store, clock, err := store.Clocked(w.config(w.http()), "admission", w.clock(), metrics)
 		require.NoError(t, err)
 		n, err := New(Config{
 			NATS: nc, DynamoDB: store, Table: w.table, Clock: clock, Log: slog.New(slog.DiscardHandler), Metrics: metrics, Version: "0.0.0", Control: c,

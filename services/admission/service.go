@@ -25,7 +25,7 @@ import (
 	"github.com/tidegate/tidegate/internal/requestlog"
 	"github.com/tidegate/tidegate/internal/schema"
 	"github.com/tidegate/tidegate/internal/shards"
-	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/events"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -36,9 +36,9 @@ import (
 // mean the defaults.
 type Config struct {
 	NATS     *nats.Conn // the service's own: it is drained and closed when Run ends
-	DynamoDB aws.Config // its clients set Clock: see storecalls.Clocked
+	DynamoDB aws.Config // its clients set Clock: see store.Clocked
 	Table    string
-	Clock    *storeclock.Clock
+	Clock    *store.Clock
 	Log      *slog.Logger
 	Metrics  prometheus.Registerer
 	Version  string // semantic, as NATS micro wants it
@@ -109,8 +109,8 @@ type Service struct {
 	version      string
 	log          *slog.Logger
 	metrics      *metrics
-	clock        *storeclock.Clock
-	store        *store
+	clock        *store.Clock
+	store        *bucketStore
 	shards       *shards.Store
 	limits       *config.LimitStore
 	namespaces   *config.NamespaceCache

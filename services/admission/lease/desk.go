@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidegate/tidegate/internal/rollback"
-	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/bucket"
 )
@@ -23,7 +23,7 @@ type Config struct {
 	NATS         *nats.Conn
 	DynamoDB     *dynamodb.Client
 	Table        string
-	Clock        *storeclock.Clock
+	Clock        *store.Clock
 	Log          *slog.Logger
 	Metrics      prometheus.Registerer
 	Nonce        func() string // returns a name that no other write of any node has
@@ -42,7 +42,7 @@ type Desk struct {
 	recent       *lru.Cache[string, Version]
 	guard        *rollback.Guard
 	stop         func()
-	clock        *storeclock.Clock
+	clock        *store.Clock
 	log          *slog.Logger
 	nonce        func() string
 	creditWindow time.Duration
