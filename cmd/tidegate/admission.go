@@ -7,7 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/services/admission"
 )
 
@@ -96,10 +96,10 @@ func (e explained) Run(ctx context.Context) error { return e.store.explain(e.Ser
 
 // systemClock returns this machine's clock. The wall reading carries no monotonic
 // reading, so that a clock step is visible.
-func systemClock() storeclock.Source {
+func systemClock() store.ClockSource {
 	start := time.Now()
-	return func() storeclock.Reading {
+	return func() store.ClockReading {
 		now := time.Now()
-		return storeclock.Reading{Wall: now.Round(0), Mono: now.Sub(start)}
+		return store.ClockReading{Wall: now.Round(0), Mono: now.Sub(start)}
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/tidegate/tidegate/internal/archive"
 	"github.com/tidegate/tidegate/internal/consume"
-	"github.com/tidegate/tidegate/internal/storehttp"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/services/archiver"
 )
 
@@ -77,7 +77,7 @@ func openArchive(ctx context.Context, at string, create bool) (*archive.Archive,
 
 // objectStore is the SDK's configuration for S3.
 func objectStore(ctx context.Context, region string) (aws.Config, error) {
-	options := []func(*awsconfig.LoadOptions) error{awsconfig.WithHTTPClient(storehttp.NewClient())}
+	options := []func(*awsconfig.LoadOptions) error{awsconfig.WithHTTPClient(store.NewHTTPClient())}
 	if region != "" {
 		options = append(options, awsconfig.WithRegion(region))
 	}
@@ -85,7 +85,7 @@ func objectStore(ctx context.Context, region string) (aws.Config, error) {
 	if err != nil {
 		return aws.Config{}, fmt.Errorf("read the AWS configuration: %w", err)
 	}
-	cfg.HTTPClient = storehttp.OwnBody(cfg.HTTPClient)
+	cfg.HTTPClient = store.OwnBody(cfg.HTTPClient)
 	if cfg.Region == "" {
 		return aws.Config{}, errors.New("which AWS region? Write it behind the bucket, s3://BUCKET?region=REGION, or set AWS_REGION")
 	}

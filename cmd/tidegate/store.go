@@ -16,7 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/tidegate/tidegate/internal/storehttp"
+	"github.com/tidegate/tidegate/internal/store"
 )
 
 // storeFlags say which DynamoDB and which table to use.
@@ -40,7 +40,7 @@ func (f storeFlags) aws(ctx context.Context) (aws.Config, error) {
 	if err != nil {
 		return aws.Config{}, err
 	}
-	options := []func(*awsconfig.LoadOptions) error{awsconfig.WithHTTPClient(storehttp.NewClient())}
+	options := []func(*awsconfig.LoadOptions) error{awsconfig.WithHTTPClient(store.NewHTTPClient())}
 	if f.Region != "" {
 		options = append(options, awsconfig.WithRegion(f.Region))
 	}
@@ -58,7 +58,7 @@ func (f storeFlags) aws(ctx context.Context) (aws.Config, error) {
 	if err != nil {
 		return aws.Config{}, fmt.Errorf("read the AWS configuration: %w", err)
 	}
-	cfg.HTTPClient = storehttp.OwnBody(cfg.HTTPClient)
+	cfg.HTTPClient = store.OwnBody(cfg.HTTPClient)
 	if f.Endpoint != "" {
 		cfg.BaseEndpoint = &f.Endpoint
 	}

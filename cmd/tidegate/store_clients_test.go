@@ -13,7 +13,7 @@ import (
 	streamtypes "github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/storehttp"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 )
 
@@ -27,7 +27,7 @@ type storeClient struct {
 func newStoreClient(endpoint string) storeClient {
 	cfg := aws.Config{
 		Region: localRegion, BaseEndpoint: &endpoint,
-		HTTPClient:  storehttp.OwnBody(storehttp.NewClient()),
+		HTTPClient:  store.OwnBody(store.NewHTTPClient()),
 		Credentials: credentials.NewStaticCredentialsProvider("AKIDEXAMPLE", "secret", ""),
 	}
 	return storeClient{db: dynamodb.NewFromConfig(cfg), streams: dynamodbstreams.NewFromConfig(cfg)}

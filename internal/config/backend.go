@@ -8,7 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/tidegate/tidegate/internal/audit"
-	"github.com/tidegate/tidegate/internal/listing"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
@@ -28,14 +28,14 @@ func (b backend) read(ctx context.Context, key keys.Item) (table.Item, error) {
 	return out.Item, nil
 }
 
-// page returns one page of a list and the cursor of the next page. The function
-// entry decodes an item and returns its size in the reply, rounded up; the list
-// leaves out entries of size 0.
-func page[T any](ctx context.Context, b backend, steps []listing.Step, req listing.Request,
+// page returns a page of a list and the cursor of the next page. The function entry
+// decodes an item and returns its size in the reply, rounded up; the list leaves
+// out entries of size 0.
+func page[T any](ctx context.Context, b backend, steps []store.Step, req store.PageRequest,
 	entry func(table.Item) (T, int, error),
 ) (entries []T, cursor string, err error) {
 	entries = []T{} // an array on the wire, also when it is empty
-	cursor, err = listing.Page(ctx, b.client, b.table, steps, req, func(item table.Item) (int, error) {
+	cursor, err = store.Page(ctx, b.client, b.table, steps, req, func(item table.Item) (int, error) {
 		e, size, err := entry(item)
 		if err != nil || size == 0 {
 			return 0, err

@@ -7,19 +7,18 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/tidegate/tidegate/internal/audit"
-	"github.com/tidegate/tidegate/internal/listing"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-// EntityStore reads and changes entities. It is safe for concurrent use, by any
+// EntityStore reads and changes entities. It is safe for concurrent use by any
 // number of nodes.
 //
-// Namespaces are ids (11 characters). An error that is an *api.Error is the
-// caller's and final; bad input is refused before any I/O. Every other error
-// says that the store did not do its part; those of changes are explained at
-// [audit.Log.Apply].
+// Namespaces are ids (11 characters). An *api.Error is the caller's fault and
+// final; bad input is refused before any I/O. Any other error means that the store
+// failed; [audit.Log.Apply] describes the errors of changes.
 type EntityStore struct {
 	backend
 	audit *audit.Log
@@ -31,7 +30,8 @@ func NewEntityStore(client *dynamodb.Client, tableName string, log *audit.Log) *
 	return &EntityStore{backend: backend{client, tableName}, audit: log}
 }
 
-// Get reads an entity; it fails with the code not_found where there is none.
+// Get reads an entity. It fails with the code not_found if the entity does not
+// exist.
 func (s *EntityStore) Get(ctx context.Context, ns, id string) (api.Entity, error) {
 	if err := checkEntityID(id); err != nil {
 		return api.Entity{}, err
@@ -46,29 +46,28 @@ func (s *EntityStore) Get(ctx context.Context, ns, id string) (api.Entity, error
 	return wireEntity(e), nil
 }
 
-// Children returns one page of the entities whose parent it is, by id. It need
-// not be there itself. An entity that became one a moment ago may be missing:
-// the index follows the table.
+// Children returns a page of the children of an entity, by id. The parent need not
+// exist. A new child may be missing: the index follows the table.
 func (s *EntityStore) Children(ctx context.Context, ns string, req api.EntityChildrenRequest) (api.EntityListReply, error) {
 	if err := checkEntityID(req.ID); err != nil {
 		return api.EntityListReply{}, err
 	}
-	steps := []listing.Step{{Index: listing.ByParent, Query: keys.ChildrenOf(ns, req.ID)}}
+	steps := []store.Step{{Index: store.ByParent, Query: keys.ChildrenOf(ns, req.ID)}}
 	return s.pageOf(ctx, steps, req.EntityListRequest, func(e *table.Entity) bool { return e.Parent == req.ID })
 }
 
-// List returns one page of all entities that were created. One of a moment ago
-// may be missing: the index follows the table.
+// List returns a page of all entities. A new entity may be missing: the index
+// follows the table.
 func (s *EntityStore) List(ctx context.Context, ns string, req api.EntityListRequest) (api.EntityListReply, error) {
-	var steps []listing.Step
+	var steps []store.Step
 	for _, pk := range keys.PurgePartitions(ns) {
-		steps = append(steps, listing.Step{Index: listing.ByEverything, Query: keys.Query{PK: pk, SKPrefix: keys.Entities}})
+		steps = append(steps, store.Step{Index: store.ByEverything, Query: keys.Query{PK: pk, SKPrefix: keys.Entities}})
 	}
 	return s.pageOf(ctx, steps, req, created)
 }
 
-func (s *EntityStore) pageOf(ctx context.Context, steps []listing.Step, req api.EntityListRequest, show func(*table.Entity) bool) (api.EntityListReply, error) {
-	entities, cursor, err := page(ctx, s.backend, steps, listing.Request{Cursor: req.Cursor, Limit: req.Limit},
+func (s *EntityStore) pageOf(ctx context.Context, steps []store.Step, req api.EntityListRequest, show func(*table.Entity) bool) (api.EntityListReply, error) {
+	entities, cursor, err := page(ctx, s.backend, steps, store.PageRequest{Cursor: req.Cursor, Limit: req.Limit},
 		func(item table.Item) (api.Entity, int, error) {
 			e, err := table.DecodeEntity(item)
 			if err != nil || !show(e) {
@@ -82,7 +81,8 @@ func (s *EntityStore) pageOf(ctx context.Context, steps []listing.Step, req api.
 	return api.EntityListReply{Entities: entities, Cursor: cursor}, nil
 }
 
-// entitySize is about how many bytes an entity has on the wire, and at least that.
+// entitySize returns an upper bound, close to the real size, of an entity's bytes
+// on the wire.
 func entitySize(e *table.Entity) int {
 	const rest, entry, escaped = 128, 8, 6 // one byte may become \u003c
 	size := rest + len(e.Key.ID) + len(e.Parent) + escaped*len(e.Name)
@@ -92,7 +92,8 @@ func entitySize(e *table.Entity) int {
 	return size
 }
 
-// entity returns one entity's item by a consistent read, or nil if nothing is stored.
+// entity returns an entity's item by a consistent read, or nil if nothing is
+// stored.
 func (s *EntityStore) entity(ctx context.Context, ns, id string) (*table.Entity, error) {
 	item, err := s.read(ctx, keys.Entity{Namespace: ns, ID: id})
 	if err != nil {
@@ -104,8 +105,7 @@ func (s *EntityStore) entity(ctx context.Context, ns, id string) (*table.Entity,
 	return table.DecodeEntity(item)
 }
 
-// exists reports whether an item is that of an entity: neither missing nor a
-// stub.
+// created reports whether an item is an entity: neither missing nor a stub.
 func created(e *table.Entity) bool { return e != nil && e.Version > 0 }
 
 func wireEntity(e *table.Entity) api.Entity {

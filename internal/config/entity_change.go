@@ -11,9 +11,9 @@ import (
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-// Create makes an entity. It fails with the code already_exists where it is
-// there, with not_found where its parent is not, and with invalid_parent where
-// there would be a cycle or too many levels.
+// Create makes an entity. It fails with already_exists if the entity exists, with
+// not_found if its parent does not, and with invalid_parent if the change would
+// make a cycle or too many levels.
 func (s *EntityStore) Create(ctx context.Context, ns string, by api.Principal, req api.EntityCreateRequest) (api.Entity, error) {
 	if err := req.Check(); err != nil {
 		return api.Entity{}, err
@@ -39,9 +39,9 @@ func (s *EntityStore) Create(ctx context.Context, ns string, by api.Principal, r
 	return wireEntity(&after), nil
 }
 
-// Update changes what the request names. It fails with the code not_found where
-// the entity or its new parent is not there, with conflict where the entity has
-// another version than the one asked for, and otherwise as Create does.
+// Update changes the fields that the request names. It fails with not_found if the
+// entity or its new parent does not exist, with conflict if the entity does not
+// have the requested version, and otherwise as Create does.
 func (s *EntityStore) Update(ctx context.Context, ns string, by api.Principal, req api.EntityUpdateRequest) (api.Entity, error) {
 	if err := req.Check(); err != nil {
 		return api.Entity{}, err
@@ -69,7 +69,7 @@ func (s *EntityStore) Update(ctx context.Context, ns string, by api.Principal, r
 	return wireEntity(&after), nil
 }
 
-// apply makes the changes that a request names.
+// applyUpdate sets the fields that a request names.
 func applyUpdate(e *table.Entity, req *api.EntityUpdateRequest) {
 	if req.Name != nil {
 		e.Name = *req.Name
@@ -86,9 +86,9 @@ func applyUpdate(e *table.Entity, req *api.EntityUpdateRequest) {
 	}
 }
 
-// Delete takes an entity away. Its children keep it as their parent, if the
-// request says so; otherwise they are a refusal with the code has_children. It
-// fails with the code not_found where it is not there.
+// Delete deletes an entity. If the entity has children, the request must say
+// orphan: they keep it as their parent. Otherwise Delete fails with has_children.
+// It fails with not_found if the entity does not exist.
 func (s *EntityStore) Delete(ctx context.Context, ns string, by api.Principal, req api.EntityDeleteRequest) error {
 	if err := checkEntityID(req.ID); err != nil {
 		return err
@@ -111,7 +111,7 @@ func (s *EntityStore) Delete(ctx context.Context, ns string, by api.Principal, r
 	return nil
 }
 
-// move brings the counts of ancestors along when an entity has, or had, another
+// move updates the counts of the old and the new ancestors if an entity changes its
 // parent.
 func (f *family) move(ctx context.Context, from string, e *table.Entity) error {
 	if from == e.Parent {
@@ -143,7 +143,7 @@ func (f *family) move(ctx context.Context, from string, e *table.Entity) error {
 	return nil
 }
 
-// change makes a change of one entity, and of its ancestors' counts.
+// change makes a change of an entity and of its ancestors' counts.
 func (s *EntityStore) change(ctx context.Context, ns string, by api.Principal, action api.AuditAction, id string,
 	plan func(ctx context.Context, f *family, known *table.Entity) error,
 ) error {
@@ -163,7 +163,7 @@ func (s *EntityStore) change(ctx context.Context, ns string, by api.Principal, a
 	})
 }
 
-// shown is an entity in an audit event; nil for none.
+// shownEntity returns an entity for an audit event; nil if it does not exist.
 func shownEntity(e *table.Entity) any {
 	if !created(e) {
 		return nil

@@ -9,11 +9,11 @@ import (
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
-// counts are the entities below one, level by level.
+// counts holds the number of descendants of an entity at each level below it.
 type counts = [api.MaxLevels - 1]int64
 
-// family is what a change has read of an entity and its ancestors, and how it
-// will leave them.
+// family holds the items of an entity and its ancestors: as a change has read them,
+// and as it will leave them.
 type family struct {
 	store *EntityStore
 	ns    string
@@ -26,7 +26,7 @@ func (s *EntityStore) family(ns string) *family {
 	return &family{store: s, ns: ns, read: map[string]*table.Entity{}, after: map[string]*table.Entity{}}
 }
 
-// member reads one item, once.
+// member reads an item, at most once.
 func (f *family) member(ctx context.Context, id string) (*table.Entity, error) {
 	if e, ok := f.read[id]; ok {
 		return e, nil
@@ -39,8 +39,8 @@ func (f *family) member(ctx context.Context, id string) (*table.Entity, error) {
 	return e, nil
 }
 
-// ancestors are a parent and those above it, the nearest first: as many as there
-// can be levels, at most. Cycle says that they lead back to the entity.
+// ancestors returns a parent and its ancestors, the nearest first, up to the number
+// of levels. It reports a cycle if they lead back to the entity.
 func (f *family) ancestors(ctx context.Context, of, parent string) (line []string, cycle bool, err error) {
 	for id := parent; id != "" && len(line) < api.MaxLevels; {
 		if id == of {
@@ -58,8 +58,8 @@ func (f *family) ancestors(ctx context.Context, of, parent string) (line []strin
 	return line, false, nil
 }
 
-// join puts an entity with all that is below it under a parent, or, with a
-// negative sign, takes them away.
+// join adds an entity and its descendants to the counts of its ancestors; a
+// negative sign subtracts them.
 func (f *family) join(line []string, below counts, sign int64) {
 	for distance, id := range line {
 		e := f.changed(id)
@@ -77,8 +77,8 @@ func (f *family) join(line []string, below counts, sign int64) {
 	}
 }
 
-// fits fails with the code invalid_parent if an entity with all that is below it
-// makes too many levels under its ancestors.
+// fits fails with the code invalid_parent if an entity and its descendants would
+// exceed the number of levels under its ancestors.
 func fits(line []string, below counts) error {
 	height := 0
 	for level, n := range below {
@@ -93,8 +93,8 @@ func fits(line []string, below counts) error {
 	return nil
 }
 
-// changed is a member as the change will leave it, to be changed further; nil
-// for one that is not there.
+// changed returns a member as the change will leave it, for further changes, or nil
+// if it has no item.
 func (f *family) changed(id string) *table.Entity {
 	if e, ok := f.after[id]; ok || f.read[id] == nil {
 		return e
@@ -104,11 +104,11 @@ func (f *family) changed(id string) *table.Entity {
 	return &e
 }
 
-// set says how a member that was read is to be left.
+// set stores how the change leaves a member that was read.
 func (f *family) set(e *table.Entity) { f.after[e.Key.ID] = e }
 
-// writes are those of the change: members that change are written, those it
-// relied on are checked.
+// writes returns the writes of the change: it writes the members that change, and
+// checks the members that the change relies on.
 func (f *family) writes(nonce string) []types.TransactWriteItem {
 	writes := make([]types.TransactWriteItem, 0, len(f.order))
 	for _, id := range f.order {
@@ -116,8 +116,8 @@ func (f *family) writes(nonce string) []types.TransactWriteItem {
 		after, touched := f.after[id]
 		switch {
 		case !touched && known == nil:
-			// Nothing can be above an entity without an item, and a parent without one
-			// is refused.
+			// An entity without an item has no parent, and a missing parent is
+			// refused.
 		case !touched || known != nil && after.Below == known.Below && after.Version == known.Version:
 			writes = append(writes, table.CheckEntityWrite(f.store.table, known))
 		case after.Version == 0 && after.Below == counts{}:

@@ -6,14 +6,14 @@ import (
 	"encoding/binary"
 )
 
-// fingerprintBytes is how much of the hash is kept: 8 bytes are 11 characters.
-// Only settings that one bucket has one after the other can be mistaken for
-// each other, so that 64 bits are plenty.
+// fingerprintBytes is the length of the hash that is kept: 8 bytes are 11
+// characters. Only successive settings of the same bucket are compared, so 64 bits
+// are plenty.
 const fingerprintBytes = 8
 
-// Fingerprint is 11 characters that stand for the limits, cascade, parent and
-// permanence of r, and for nothing else of it. Stored items carry it: the same
-// settings must give the same characters on every node and in every release.
+// Fingerprint returns 11 characters that identify the limits, cascade, parent and
+// permanence of r. Items store it: the same settings must give the same characters
+// on every node and in every release.
 func Fingerprint(r *Resolved) string {
 	b := make([]byte, 0, 256)
 	b = binary.AppendUvarint(b, uint64(len(r.Limits)))
@@ -30,8 +30,8 @@ func Fingerprint(r *Resolved) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:fingerprintBytes])
 }
 
-// appendText writes the length first, so that no two sequences of texts are the
-// same bytes.
+// appendText writes the length first, so that different sequences of texts have
+// different bytes.
 func appendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-// Level is one of the four config levels. A lower number wins.
+// Level is a config level. A lower number wins.
 type Level uint8
 
 // The levels, in the order in which they win.
@@ -19,7 +19,7 @@ const (
 	numLevels
 )
 
-// levels describes each level; their order is that of [keys.ResolveConfigs].
+// levels describes each level, in the order of [keys.ResolveConfigs].
 func levels() [numLevels]levelFacts {
 	return [numLevels]levelFacts{
 		LevelEntityResource: {"entity_resource", func(entity, resource string) api.LimitsTarget {
@@ -36,7 +36,7 @@ type levelFacts struct {
 	target func(entity, resource string) api.LimitsTarget
 }
 
-// String is the level's name in logs and output.
+// String returns the level's name in logs and output.
 func (l Level) String() string {
 	if l < numLevels {
 		return levels()[l].name
@@ -44,12 +44,12 @@ func (l Level) String() string {
 	return "level " + strconv.Itoa(int(l))
 }
 
-// Target names the level for an entity and a resource.
+// Target returns the target of the level for an entity and a resource.
 func (l Level) Target(entity, resource string) api.LimitsTarget {
 	return levels()[l].target(entity, resource)
 }
 
-// configItem is the config item of a target that passed its Check.
+// configItem returns the config item of a target that passed its Check.
 func configItem(ns string, t api.LimitsTarget) keys.Item {
 	switch {
 	case t.Entity != "" && t.Resource != "":

@@ -17,12 +17,12 @@ import (
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-// LimitStore reads and changes stored limits. It is safe for concurrent use, by any
+// LimitStore reads and changes stored limits. It is safe for concurrent use by any
 // number of nodes.
 //
-// Namespaces are ids (11 characters), entities and resources names that passed
-// the checks of package api. An error that is an *api.Error is the caller's and
-// final; every other one says that the store did not do its part.
+// Namespaces are ids (11 characters). Entities and resources are names that passed
+// the checks of package api. An *api.Error is the caller's fault and final; any
+// other error means that the store failed.
 type LimitStore struct {
 	backend
 	audit *audit.Log
@@ -34,8 +34,8 @@ func NewLimitStore(client *dynamodb.Client, tableName string, log *audit.Log) *L
 	return &LimitStore{backend: backend{client, tableName}, audit: log}
 }
 
-// Get reads one level; it fails with the code not_found where nothing is
-// stored. A level that holds a policy alone has no limits.
+// Get reads a level. It fails with the code not_found if nothing is stored. A level
+// may have a policy and no limits.
 func (s *LimitStore) Get(ctx context.Context, ns string, target api.LimitsTarget) (api.LimitsLevel, error) {
 	if err := target.Check(); err != nil {
 		return api.LimitsLevel{}, err
@@ -50,12 +50,12 @@ func (s *LimitStore) Get(ctx context.Context, ns string, target api.LimitsTarget
 	return wireLevel(c), nil
 }
 
-// Set replaces all limits of a level, and its policy where one is given, and
-// returns the level as it is then. A manifest manages it from then on if the
-// request names one, and nobody otherwise. Bounds are checked before any I/O; the
-// error's field names the limit, such as "limits.rpm.capacity". The code conflict
-// with the field if_version says that the level does not have the version that
-// the request asks for. The other errors are those of [audit.Log.Apply].
+// Set replaces all limits of a level, and its policy if the request has a policy.
+// It returns the level as stored. If the request names a manifest, the manifest
+// manages the level from then on; otherwise no manifest does. Bounds are checked
+// before any I/O; the error's field names the limit, such as "limits.rpm.capacity".
+// The code conflict with the field if_version means that the level does not have
+// the requested version. [audit.Log.Apply] describes the other errors.
 func (s *LimitStore) Set(ctx context.Context, ns string, by api.Principal, req api.LimitsSetRequest) (api.LimitsLevel, error) {
 	limits, err := checkedLimits(req)
 	if err != nil {
@@ -79,10 +79,9 @@ func (s *LimitStore) Set(ctx context.Context, ns string, by api.Principal, req a
 	return after, nil
 }
 
-// Delete takes all limits from a level, so that the next one wins. A policy
-// stays, as do settings of later releases; where there is none, nothing is left
-// of the level. It fails with the code not_found where there are no limits, and
-// otherwise as Set does.
+// Delete removes all limits from a level, so that the next level wins. A policy and
+// settings of later releases stay; otherwise the item is deleted. Delete fails with
+// not_found if the level has no limits, and otherwise as Set does.
 func (s *LimitStore) Delete(ctx context.Context, ns string, by api.Principal, req api.LimitsDeleteRequest) error {
 	target := req.LimitsTarget
 	if err := target.Check(); err != nil {
@@ -108,8 +107,8 @@ func (s *LimitStore) Delete(ctx context.Context, ns string, by api.Principal, re
 	return nil
 }
 
-// change makes a change of one level, planned from the level as it was read.
-// The plan's writes are conditional on the version and the nonce read.
+// change makes a change of a level, planned from the stored item. The writes of the
+// plan are conditional on the version and the nonce that were read.
 func (s *LimitStore) change(ctx context.Context, ns string, by api.Principal, action api.AuditAction, target api.LimitsTarget,
 	plan func(known *table.Config) (audit.Plan, error),
 ) error {
@@ -126,7 +125,7 @@ func (s *LimitStore) change(ctx context.Context, ns string, by api.Principal, ac
 	})
 }
 
-// shown is a level in an audit event; nil for none.
+// shownLevel returns a level for an audit event; nil if nothing is stored.
 func shownLevel(c *table.Config) any {
 	if c == nil {
 		return nil
@@ -134,7 +133,7 @@ func shownLevel(c *table.Config) any {
 	return wireLevel(c)
 }
 
-// level returns one level by a consistent read, or nil if nothing is stored.
+// level returns a config item by a consistent read, or nil if nothing is stored.
 func (s *LimitStore) level(ctx context.Context, key keys.Item) (*table.Config, error) {
 	item, err := s.read(ctx, key)
 	if err != nil {
@@ -146,8 +145,8 @@ func (s *LimitStore) level(ctx context.Context, key keys.Item) (*table.Config, e
 	return table.DecodeConfig(item)
 }
 
-// checked returns the limits of a request in order, once everything about it is
-// known to be good.
+// checkedLimits returns the limits of a request by name, after all checks of the
+// request.
 func checkedLimits(req api.LimitsSetRequest) ([]api.Limit, error) {
 	if err := cmp.Or(req.Check(), req.OnUnavailable.Check()); err != nil {
 		return nil, err
@@ -175,8 +174,8 @@ func checkedLimits(req api.LimitsSetRequest) ([]api.Limit, error) {
 	return limits, nil
 }
 
-// checkLimit puts the field of a limit's error under the limit's name. A name
-// that is not good is not repeated in it.
+// checkLimit prefixes the field of a limit's error with the limit's name. An
+// invalid name is not repeated.
 func checkLimit(l api.Limit) error {
 	err := l.Check()
 	var bad *api.Error
@@ -190,8 +189,8 @@ func checkLimit(l api.Limit) error {
 	return &api.Error{Code: bad.Code, Field: path, Message: bad.Message}
 }
 
-// wrongVersion is the code conflict unless a level has the wanted version; nil
-// wants none.
+// wrongVersion fails with the code conflict unless a level has the wanted version.
+// If want is nil, any version is right.
 func wrongVersion(known *table.Config, target api.LimitsTarget, want *int64) error {
 	is := int64(0)
 	if known != nil {
@@ -203,7 +202,7 @@ func wrongVersion(known *table.Config, target api.LimitsTarget, want *int64) err
 	return api.Errorf(api.CodeConflict, "if_version", "%s has version %d, not %d: somebody changed it meanwhile", targetText(target), is, *want)
 }
 
-// levelOf is a config as requests see it.
+// wireLevel returns a config item as the wire shows it.
 func wireLevel(c *table.Config) api.LimitsLevel {
 	limits := c.Limits
 	if limits == nil {

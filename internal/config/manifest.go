@@ -8,20 +8,20 @@ import (
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
-// MaxManifestLevels is how many levels one manifest can declare.
+// MaxManifestLevels bounds the levels of a manifest.
 const MaxManifestLevels = 100_000
 
-// MaxManifestBytes is how large a file may be.
+// MaxManifestBytes bounds the size of a file.
 const MaxManifestBytes = 8 << 20
 
-// Manifest is the content of a file that is right in itself.
+// Manifest is the content of a file without problems.
 type Manifest struct {
 	Name      string
 	Namespace string
 	Levels    []ManifestLevel // in the order of compareTargets
 }
 
-// ManifestLevel is one level that a file declares.
+// ManifestLevel is a level that a file declares.
 type ManifestLevel struct {
 	api.LimitsTarget
 	Limits        []api.Limit // by name; never empty
@@ -29,7 +29,7 @@ type ManifestLevel struct {
 	Line          int         // at which its limits begin
 }
 
-// ManifestProblem is something wrong with a file.
+// ManifestProblem is a mistake in a file.
 type ManifestProblem struct {
 	File string `json:"file"`
 	Line int    `json:"line"` // from 1
@@ -37,13 +37,14 @@ type ManifestProblem struct {
 	Fix  string `json:"fix"`
 }
 
-// String is the problem as compilers write theirs.
+// String returns the problem in the format of compiler messages.
 func (p ManifestProblem) String() string {
 	return fmt.Sprintf("%s:%d: %s; %s", p.File, p.Line, p.What, p.Fix)
 }
 
-// compareTargets puts the system first, then resources, then entities, each by
-// name, an entity's level for all resources before the others.
+// compareTargets orders the system first, then resources, then entities, each by
+// name. An entity's level for all its other resources comes before its levels for a
+// resource.
 func compareTargets(a, b api.LimitsTarget) int {
 	rank := func(t api.LimitsTarget) int {
 		switch {

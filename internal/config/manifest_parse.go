@@ -12,8 +12,8 @@ import (
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-// ParseManifest reads a manifest; file is its name in problems. Every problem of the
-// file is returned, by line, and then no manifest.
+// ParseManifest reads a manifest; problems name the file. It returns all problems,
+// by line; with problems there is no manifest.
 func ParseManifest(file string, data []byte) (*Manifest, []ManifestProblem) {
 	b := manifestBuilder{yamlReader: yamlReader{file: file}, policies: map[api.LimitsTarget]declaredPolicy{}}
 	if doc := b.document(data); doc != nil {
@@ -95,7 +95,7 @@ func (b *manifestBuilder) name(e yamlEntry, check func(string) error) string {
 	return text
 }
 
-// checked reports what a check finds, and whether it found nothing.
+// checked reports whether a name passes a check, and adds a problem if it does not.
 func (b *manifestBuilder) checked(line int, text string, check func(string) error) bool {
 	err := check(text)
 	if err == nil {
@@ -113,7 +113,7 @@ func (b *manifestBuilder) checked(line int, text string, check func(string) erro
 	return false
 }
 
-// sections reads system, resources and entities, with a leaf for each level.
+// sections reads system, resources and entities. It calls leaf for each level.
 func (b *manifestBuilder) sections(e yamlEntry, leaf func(yamlEntry, api.LimitsTarget)) {
 	for _, section := range b.entries(e.value, e.key, e.line) {
 		switch section.key {
@@ -150,7 +150,7 @@ func (b *manifestBuilder) entity(entity yamlEntry, leaf func(yamlEntry, api.Limi
 	}
 }
 
-// limits reads the limits of one level.
+// limits reads the limits of a level.
 func (b *manifestBuilder) limits(level yamlEntry, target api.LimitsTarget) {
 	entries := b.entries(level.value, TargetName(target), level.line)
 	if isMapping(level.value) && len(level.value.Content) == 0 {
@@ -179,7 +179,7 @@ func (b *manifestBuilder) limits(level yamlEntry, target api.LimitsTarget) {
 	b.Levels = append(b.Levels, l)
 }
 
-// badLimit reports a limit in another form, or out of bounds.
+// badLimit adds the problem of a limit that is malformed or out of bounds.
 func (b *manifestBuilder) badLimit(e yamlEntry, text string, err error) {
 	fix := fixLimit
 	var refusal *api.Error
@@ -189,7 +189,7 @@ func (b *manifestBuilder) badLimit(e yamlEntry, text string, err error) {
 	b.problem(e.line, fix, "%q is no limit for %s", shorten(text), e.key)
 }
 
-// policy reads the policy of one level.
+// policy reads the policy of a level.
 func (b *manifestBuilder) policy(e yamlEntry, target api.LimitsTarget) {
 	text, ok := b.text(e, "the policy of "+TargetName(target))
 	if !ok {

@@ -6,10 +6,10 @@ import (
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
-// StepKind is what a step does.
+// StepKind tells how a step changes its level.
 type StepKind string
 
-// The kinds, each with its mark in what people read.
+// The kinds, each with its mark in output.
 const (
 	StepCreate   StepKind = "create"    // +  the level has no limits yet
 	StepChange   StepKind = "change"    // ~  the manifest manages the level
@@ -17,24 +17,24 @@ const (
 	StepDelete   StepKind = "delete"    // -  the manifest manages the level, and declares it no more
 )
 
-// Mark is the kind in one character.
+// Mark returns the kind as a single character.
 func (k StepKind) Mark() string {
 	return map[StepKind]string{StepCreate: "+", StepChange: "~", StepTakeOver: "!", StepDelete: "-"}[k]
 }
 
-// ManifestStep is one level to change.
+// ManifestStep changes a level.
 type ManifestStep struct {
 	Kind StepKind `json:"kind"`
 	api.LimitsTarget
-	// Limits and OnUnavailable are those that the level will have; an empty
-	// policy stays as it is. A deletion leaves the policy.
+	// Limits and OnUnavailable are the level's new settings. An empty policy keeps
+	// the stored policy, as does a deletion.
 	Limits        []api.Limit `json:"limits,omitempty"`
 	OnUnavailable api.Policy  `json:"on_unavailable,omitempty"`
-	// Stored is the level as it is; nil where nothing is stored.
+	// Stored is the level before the step; nil if nothing is stored.
 	Stored *api.LimitsLevel `json:"stored,omitempty"`
 }
 
-// Version is that of the level for which the step holds; 0 where nothing is
+// Version returns the stored version for which the step is valid; 0 if nothing is
 // stored.
 func (s *ManifestStep) Version() int64 {
 	if s.Stored == nil {
@@ -43,7 +43,7 @@ func (s *ManifestStep) Version() int64 {
 	return s.Stored.Version
 }
 
-// ManifestPlan is what it takes to get from what is stored to what a manifest declares.
+// ManifestPlan holds the steps from the stored levels to the levels of a manifest.
 type ManifestPlan struct {
 	Manifest  string         `json:"manifest"`
 	Namespace string         `json:"namespace"`
@@ -51,7 +51,7 @@ type ManifestPlan struct {
 	Unchanged int            `json:"unchanged"`
 }
 
-// Count is how many steps are of a kind.
+// Count returns the number of steps of a kind.
 func (p *ManifestPlan) Count(kind StepKind) int {
 	n := 0
 	for i := range p.Steps {
@@ -62,8 +62,9 @@ func (p *ManifestPlan) Count(kind StepKind) int {
 	return n
 }
 
-// Diff plans. stored are the levels of the namespace that have limits and, where
-// the manifest declares them, those that hold a policy alone.
+// Diff returns the plan from the stored levels to the manifest. stored holds the
+// levels of the namespace that have limits, and the declared levels that hold only
+// a policy.
 func (m *Manifest) Diff(stored []api.LimitsLevel) ManifestPlan {
 	plan := ManifestPlan{Manifest: m.Name, Namespace: m.Namespace, Steps: []ManifestStep{}}
 	byTarget := make(map[api.LimitsTarget]*api.LimitsLevel, len(stored))
@@ -94,7 +95,8 @@ func (m *Manifest) Diff(stored []api.LimitsLevel) ManifestPlan {
 	return plan
 }
 
-// kind is what a declared level needs; empty for nothing.
+// kind returns the kind of step that a declared level needs; empty if it is
+// unchanged.
 func (m *Manifest) kind(level *ManifestLevel, is *api.LimitsLevel) StepKind {
 	switch {
 	case is == nil || len(is.Limits) == 0:

@@ -13,7 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// yamlReader walks a YAML document and keeps what is wrong with it.
+// yamlReader walks a YAML document and collects its problems.
 type yamlReader struct {
 	file     string
 	problems []ManifestProblem
@@ -23,14 +23,15 @@ func (r *yamlReader) problem(line int, fix, format string, args ...any) {
 	r.problems = append(r.problems, ManifestProblem{File: r.file, Line: line, What: fmt.Sprintf(format, args...), Fix: fix})
 }
 
-// sorted are the problems by line, those of one line in the order found.
+// sorted returns the problems by line; problems of the same line stay in the order
+// found.
 func (r *yamlReader) sorted() []ManifestProblem {
 	slices.SortStableFunc(r.problems, func(a, b ManifestProblem) int { return a.Line - b.Line })
 	return r.problems
 }
 
-// document is the root of the file's one document; nil, with a problem, where
-// there is no such thing.
+// document returns the root of the file's only document. If there is no such
+// document, it adds a problem and returns nil.
 func (r *yamlReader) document(data []byte) *yaml.Node {
 	if len(data) > MaxManifestBytes {
 		r.problem(1, fmt.Sprintf("split it: a manifest has at most %d", MaxManifestBytes), "the file has %d bytes", len(data))
@@ -56,8 +57,8 @@ func (r *yamlReader) document(data []byte) *yaml.Node {
 	return doc.Content[0]
 }
 
-// syntax reports what the YAML library refuses. Where that is, it says in its
-// text alone; where the text is another one, line 1 stands in.
+// syntax adds the problem of a syntax error. The YAML library gives the line only
+// in its text; line 1 stands for other texts.
 func (r *yamlReader) syntax(err error) {
 	located := regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 	line, message := 1, err.Error()
@@ -71,15 +72,15 @@ func (r *yamlReader) syntax(err error) {
 	r.problem(line, "check the indentation and the quotes there", "this is no YAML: %s", message)
 }
 
-// entry is one line of a mapping.
+// yamlEntry is a key of a mapping, with its line and value.
 type yamlEntry struct {
 	key   string
 	line  int
 	value *yaml.Node
 }
 
-// entries reads a mapping whose keys are plain and stand there once; what names
-// it in problems, line is where to report that it is none.
+// entries reads a mapping with plain and distinct keys. Problems call the mapping
+// what, and report at line that it is not a mapping.
 func (r *yamlReader) entries(n *yaml.Node, what string, line int) []yamlEntry {
 	if !isMapping(n) {
 		r.problem(line, "write `key: value` lines below it, or {} for none", "%s is %s", what, nodeKind(n))
@@ -112,23 +113,23 @@ func (r *yamlReader) text(e yamlEntry, what string) (string, bool) {
 	return e.value.Value, true
 }
 
-// Manifests are written without anchors, aliases and tags, so that every line
-// says what it says without another one.
+// marked reports anchors, aliases and tags. Manifests have none of them, so that
+// each line can be read on its own.
 func marked(n *yaml.Node) bool {
 	return n.Anchor != "" || n.Kind == yaml.AliasNode || n.Style&yaml.TaggedStyle != 0
 }
 
 func isMapping(n *yaml.Node) bool { return n.Kind == yaml.MappingNode && !marked(n) }
 
-// isText reports a value on one line. Its text is used as it is written: a
-// number is not turned into another form of it.
+// isText reports whether a node is a value on a single line. Its text is used as
+// written: numbers are not normalized.
 func isText(n *yaml.Node) bool {
 	return n.Kind == yaml.ScalarNode && !marked(n) && !isNull(n) && n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) == 0
 }
 
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
-// nodeKind says what a node is that should be something else.
+// nodeKind describes a node of the wrong kind.
 func nodeKind(n *yaml.Node) string {
 	switch {
 	case n.Style&yaml.TaggedStyle != 0:

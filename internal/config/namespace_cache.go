@@ -11,41 +11,41 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"golang.org/x/sync/singleflight"
 
-	"github.com/tidegate/tidegate/internal/storecalls"
-	"github.com/tidegate/tidegate/internal/table"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
 const (
-	// knownAge is how long an id is used before it is asked for again first.
+	// knownAge is the time after which an id must be looked up before it is used.
 	knownAge = time.Minute
-	// renewalSpread is over how long before that an id in use is looked up again
-	// beside, so that ids that were learned together are not asked for together.
+	// renewalSpread is the range before knownAge in which an id in use is looked up
+	// in the background, so that ids that were learned together are not renewed
+	// together.
 	renewalSpread = 15 * time.Second
-	// maxRenewals is how many ids are looked up beside at a time.
+	// maxRenewals bounds the background lookups at a time.
 	maxRenewals = 16
-	// refusedAge is how long a name is refused without asking again: short, so
-	// that a new namespace is found at once, and long enough that a client which
-	// repeats a wrong name costs one read a second.
+	// refusedAge is the time during which a name is refused without a lookup. It is
+	// short, so that a new namespace is found at once, and limits a client that
+	// repeats a wrong name to a read a second.
 	refusedAge = time.Second
-	// outageAge is how long an id that could not be confirmed is used before the
-	// store is asked again.
+	// outageAge is the time during which an id that could not be confirmed is used
+	// before the next lookup.
 	outageAge = time.Second
-	// lookupTimeout bounds a lookup, which goes on when the callers that wait for
-	// it give up. Throttles are waited out within it; of attemptsPerLookup that fail
-	// otherwise, the first have less time than the later ones, so that one slow reply
-	// does not take all of it.
+	// lookupTimeout bounds a lookup, which continues after its callers give up.
+	// Throttled reads repeat until it ends; other failures repeat up to
+	// attemptsPerLookup. The first attempts get less time than later attempts, so
+	// that a single slow reply does not use up the lookup.
 	lookupTimeout     = 2 * time.Second
 	attemptTimeout    = 250 * time.Millisecond
 	attemptsPerLookup = 4
-	// maxPatience is how long a caller waits at most for the lookup of a known id.
+	// maxPatience bounds the time that a caller waits for the lookup of a known id.
 	maxPatience = 250 * time.Millisecond
 
 	maxKnown   = 16384
 	maxRefused = 1024 // apart from the known ones, which no flood of wrong names may push out
 )
 
-// NamespaceCache remembers what the registry said. It is safe for concurrent use.
+// NamespaceCache caches namespace ids. It is safe for concurrent use.
 type NamespaceCache struct {
 	registry *Namespaces
 	mono     func() time.Duration
@@ -58,21 +58,22 @@ type NamespaceCache struct {
 	renewed int                                 // guarded by mu: lookups beside that are under way
 }
 
-// entry is a known id. Its times are on the clock mono.
+// knownID is a cached id. Its times are on the clock mono.
 type knownID struct {
 	id    string
 	renew time.Duration // from then on it is looked up beside
 	until time.Duration // from then on it is looked up before it is used
 }
 
-// refusal is why requests in a namespace are refused: there is none, or it is
-// deleted.
+// refusedName is the reason for which requests in a namespace are refused: it does
+// not exist, or it is deleted.
 type refusedName struct {
 	err   *api.Error
 	until time.Duration // on the clock mono
 }
 
-// NewNamespaceCache makes an empty cache. The clock mono is monotonic, from any origin.
+// NewNamespaceCache returns an empty cache. The clock mono is monotonic, from any
+// origin.
 func NewNamespaceCache(registry *Namespaces, mono func() time.Duration) (*NamespaceCache, error) {
 	known, err := simplelru.NewLRU[string, knownID](maxKnown, nil)
 	if err != nil {
@@ -85,9 +86,9 @@ func NewNamespaceCache(registry *Namespaces, mono func() time.Duration) (*Namesp
 	return &NamespaceCache{registry: registry, mono: mono, flights: new(singleflight.Group), known: known, refused: refused}, nil
 }
 
-// Cached gives the id of a namespace that was looked up in the last minute, or that
-// could not be looked up since, without waiting. That it is not known says nothing:
-// Lookup does. An id in use is looked up again beside.
+// Cached returns the id of a namespace without waiting, if it was looked up in the
+// last minute or could not be looked up since. A missing id may exist: only Lookup
+// tells. An id in use is renewed in the background.
 func (c *NamespaceCache) Cached(name string) (id string, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -110,10 +111,10 @@ func (c *NamespaceCache) Cached(name string) (id string, ok bool) {
 	return e.id, true
 }
 
-// Lookup gives the id of a namespace, from memory or by a lookup that is shared
-// with everybody who asks at the same time, and repeated while ctx lasts. Its errors
-// are those of [Namespaces.Lookup]. While the store cannot be asked, an id it once gave
-// holds; if it is slow, after patience.
+// Lookup returns the id of a namespace from memory, or by a lookup that all
+// concurrent callers share and that repeats until ctx ends. It fails as
+// [Namespaces.Lookup] does. During an outage a known id stays valid; if the store
+// is slow, Lookup returns the known id after patience.
 func (c *NamespaceCache) Lookup(ctx context.Context, name string, patience time.Duration) (string, error) {
 	for {
 		if id, ok := c.Cached(name); ok {
@@ -145,8 +146,8 @@ func (c *NamespaceCache) Lookup(ctx context.Context, name string, patience time.
 	}
 }
 
-// fallback is what a caller goes by that has waited enough: the id as it was known.
-// Without one, enough does not come.
+// fallback returns the known id of a namespace and a timer after which a caller
+// uses it. If the id is not known, the timer never fires.
 func (c *NamespaceCache) fallback(name string, patience time.Duration) (known string, enough <-chan time.Time, stop func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,15 +159,15 @@ func (c *NamespaceCache) fallback(name string, patience time.Duration) (known st
 	return e.id, timer.C, func() { timer.Stop() }
 }
 
-// passes reports whether a lookup that failed may succeed now: its time was up, or
-// the store throttled it to the end.
+// mayPass reports whether a lookup that failed may succeed on a repeat: it timed
+// out, or the store throttled it.
 func mayPass(err error) bool {
-	return storecalls.ResultOf(err) == storecalls.Throttled || errors.Is(err, context.DeadlineExceeded)
+	return store.OutcomeOf(err) == store.Throttled || errors.Is(err, context.DeadlineExceeded)
 }
 
-// Changed makes the next request in a namespace ask the registry again, and
-// keeps what a lookup under way brings from being remembered: it may be what was
-// before the change. Should the store not be there to ask, what was known holds.
+// Changed makes the next request in a namespace ask the registry again. The result
+// of a lookup in progress is not cached, because it may be from before the change.
+// If the store does not answer, the known id stays valid.
 func (c *NamespaceCache) Changed(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -179,7 +180,7 @@ func (c *NamespaceCache) Changed(name string) {
 	}
 }
 
-// AllChanged is Changed for all namespaces: changes may have been missed.
+// AllChanged is Changed for all namespaces, after changes may have been missed.
 func (c *NamespaceCache) AllChanged() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -194,15 +195,14 @@ func (c *NamespaceCache) AllChanged() {
 	}
 }
 
-// shared is what those share who ask for a namespace at the same time.
+// shared returns the group of lookups that concurrent callers share.
 func (c *NamespaceCache) shared() *singleflight.Group {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.flights
 }
 
-// refusal is what the registry said of a name a moment ago, nil if it did not
-// refuse it.
+// refusal returns the recent refusal of a name, or nil.
 func (c *NamespaceCache) refusal(name string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -212,7 +212,7 @@ func (c *NamespaceCache) refusal(name string) error {
 	return nil
 }
 
-// ask asks the registry and remembers what it says.
+// ask looks up a name and caches the result.
 func (c *NamespaceCache) ask(ctx context.Context, name string) (string, error) {
 	c.mu.Lock()
 	changes := c.changes
@@ -246,7 +246,7 @@ func (c *NamespaceCache) ask(ctx context.Context, name string) (string, error) {
 	return id, err
 }
 
-// read asks the registry, and again while that may help.
+// read looks up a name and repeats failed attempts.
 func (c *NamespaceCache) read(ctx context.Context, name string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
@@ -258,8 +258,8 @@ func (c *NamespaceCache) read(ctx context.Context, name string) (string, error) 
 		if err == nil || errors.As(err, &refused) {
 			return id, err
 		}
-		last := storecalls.ResultOf(err) != storecalls.Throttled && attempt+1 >= attemptsPerLookup
-		if last || table.Pause(ctx, attempt) != nil {
+		last := store.OutcomeOf(err) != store.Throttled && attempt+1 >= attemptsPerLookup
+		if last || store.Pause(ctx, attempt) != nil {
 			return "", err
 		}
 	}

@@ -11,24 +11,23 @@ import (
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-// NamespaceOperator changes namespaces, each change with an audit event in the registry.
-// Every change may be asked for again; its errors are those of
-// [audit.Log.Apply], beside those of the registry.
+// NamespaceOperator changes namespaces, each change with an audit event in the
+// registry. Every change may be repeated. Its errors are those of [audit.Log.Apply]
+// and of the registry.
 type NamespaceOperator struct {
 	*Namespaces
 	audit *audit.Log
 	now   func() (time.Time, error)
 }
 
-// NewNamespaceOperator returns an operator's access to a registry, with the audit log of
-// the same table. The clock tells the store's time; its error stops changes from
-// being made.
+// NewNamespaceOperator returns an operator's access to a registry, with the audit
+// log of the same table. The clock tells the store's time; its error stops changes.
 func NewNamespaceOperator(r *Namespaces, log *audit.Log, now func() (time.Time, error)) *NamespaceOperator {
 	return &NamespaceOperator{Namespaces: r, audit: log, now: now}
 }
 
-// Create makes a namespace. It fails with the code already_exists where there is
-// one, and with the code conflict where one is deleted and not yet purged.
+// Create makes a namespace. It fails with already_exists if the namespace exists,
+// and with conflict if it is deleted and not yet purged.
 func (o *NamespaceOperator) Create(ctx context.Context, name string, by api.Principal) (api.Namespace, error) {
 	var made api.Namespace
 	err := o.apply(ctx, name, by, api.AuditNamespaceCreate, func(ctx context.Context, nowMs int64) (audit.Plan, error) {
@@ -53,7 +52,7 @@ func (o *NamespaceOperator) Create(ctx context.Context, name string, by api.Prin
 	return made, nil
 }
 
-// taken is why a name cannot be used.
+// nameTaken returns the reason for which a name cannot be used.
 func nameTaken(n *table.Namespace) *api.Error {
 	switch {
 	case n.PurgeMs != 0:
@@ -67,9 +66,8 @@ func nameTaken(n *table.Namespace) *api.Error {
 	return api.Errorf(api.CodeAlreadyExists, "name", "the namespace %q exists already", n.Name)
 }
 
-// Delete refuses all requests in a namespace from now on, and keeps all it
-// holds. A namespace that is deleted stays as it is. The default namespace
-// cannot be deleted.
+// Delete makes all requests in a namespace fail and keeps its items. Deleting a
+// deleted namespace changes nothing. The default namespace cannot be deleted.
 func (o *NamespaceOperator) Delete(ctx context.Context, name string, by api.Principal) (api.Namespace, error) {
 	if name == api.DefaultNamespace {
 		return api.Namespace{}, api.Errorf(api.CodeForbidden, "name",
@@ -84,7 +82,7 @@ func (o *NamespaceOperator) Delete(ctx context.Context, name string, by api.Prin
 	return wireNamespace(&n), err
 }
 
-// nameOf is who somebody is, for people.
+// principalName names a principal in output.
 func principalName(by api.Principal) string {
 	switch {
 	case by.Verified:
@@ -95,9 +93,9 @@ func principalName(by api.Principal) string {
 	return by.User + " (unverified)"
 }
 
-// Recover brings a deleted namespace back, with its id and all it holds. One
-// that is not deleted stays as it is; one whose purge has begun is lost, with
-// the code conflict.
+// Recover restores a deleted namespace, with its id and all its items. If the
+// namespace is not deleted, nothing changes. If its purge has begun, Recover fails
+// with the code conflict.
 func (o *NamespaceOperator) Recover(ctx context.Context, name string, by api.Principal) (api.Namespace, error) {
 	n, err := o.alter(ctx, name, by, api.AuditNamespaceRecover, func(n *table.Namespace, _ int64) error {
 		if n.PurgeMs != 0 {
@@ -110,7 +108,7 @@ func (o *NamespaceOperator) Recover(ctx context.Context, name string, by api.Pri
 	return wireNamespace(&n), err
 }
 
-// alter brings a namespace into another state.
+// alter changes the state of a namespace.
 func (o *NamespaceOperator) alter(ctx context.Context, name string, by api.Principal, action api.AuditAction,
 	alter func(n *table.Namespace, nowMs int64) error,
 ) (table.Namespace, error) {
@@ -136,7 +134,7 @@ func (o *NamespaceOperator) alter(ctx context.Context, name string, by api.Princ
 	return after, nil
 }
 
-// apply makes a change of the registry with its event.
+// apply makes a change of the registry with its audit event.
 func (o *NamespaceOperator) apply(ctx context.Context, name string, by api.Principal, action api.AuditAction,
 	plan func(ctx context.Context, nowMs int64) (audit.Plan, error),
 ) error {

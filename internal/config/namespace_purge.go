@@ -10,24 +10,25 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/tidegate/tidegate/internal/audit"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-// purgeItems is how many items one step of a purge removes at most: few
-// enough for the time of one request.
+// purgeItems bounds the items that a step of a purge removes, so that a step fits
+// the time of a request.
 const purgeItems = 500
 
-// Purge does one step of removing all that a deleted namespace holds. The first
-// step marks the namespace, so that nothing brings half of it back; the last one
-// removes it from the registry, so that its name is free. A namespace counts as empty
-// if the index shows nothing twice, an index lag apart: then every write from before the
-// purge was marked is in the index. What is left says
-// where to go on: a purge that was broken off is finished by whoever asks again.
+// Purge removes some of the items of a deleted namespace: it is a single step. The
+// first step marks the namespace, so that it cannot be recovered in part; the last
+// step removes it from the registry, so that its name is free. A namespace counts
+// as empty if the index is empty twice, an index lag apart: the index then contains
+// every write from before the mark. The remaining items are the state of the purge,
+// so that any caller can continue a purge that stopped.
 //
-// It fails with the code conflict for a namespace that is not deleted, and with
-// the code unknown_namespace for one that is not there, or no more.
+// It fails with the code conflict if the namespace is not deleted, and with
+// unknown_namespace if it does not exist or is purged already.
 func (o *NamespaceOperator) Purge(ctx context.Context, name string, by api.Principal) (api.NamespacePurgeReply, error) {
 	n, err := o.alter(ctx, name, by, api.AuditNamespacePurge, func(n *table.Namespace, nowMs int64) error {
 		if !n.Deleted() {
@@ -67,15 +68,15 @@ func (o *NamespaceOperator) Purge(ctx context.Context, name string, by api.Princ
 	return reply, nil
 }
 
-// sweep removes items of a namespace, purgeItems at most, and says how many it
-// found and how many of those it removed.
+// sweep removes at most purgeItems items of a namespace. It returns how many items
+// it found and how many it removed.
 func (r *Namespaces) sweep(ctx context.Context, id string) (found, deleted int, err error) {
 	var unwanted []keys.Key
 	for queries := r.partitions(id); len(queries) > 0 && len(unwanted) < purgeItems; {
 		for _, in := range queries {
 			in.Limit = aws.Int32(int32(purgeItems - len(unwanted)))
 		}
-		pages, err := table.QueryAll(ctx, r.client, queries)
+		pages, err := store.QueryAll(ctx, r.client, queries)
 		if err != nil {
 			return 0, 0, fmt.Errorf("list what it holds: %w", err)
 		}
@@ -98,21 +99,21 @@ func (r *Namespaces) sweep(ctx context.Context, id string) (found, deleted int, 
 		queries = unfinished
 	}
 	unwanted = unwanted[:min(len(unwanted), purgeItems)]
-	left, err := table.DeleteKeys(ctx, r.client, r.table, unwanted)
+	left, err := store.DeleteKeys(ctx, r.client, r.table, unwanted)
 	if err != nil {
 		return 0, 0, err
 	}
 	return len(unwanted), len(unwanted) - left, nil
 }
 
-// remaining counts what a namespace holds, a page of 1 MB in each partition: at
-// least that much is left.
+// remaining counts the items of a namespace, up to a page of 1 MB in each
+// partition: a lower bound.
 func (r *Namespaces) remaining(ctx context.Context, id string) (int64, error) {
 	queries := r.partitions(id)
 	for _, in := range queries {
 		in.Select = types.SelectCount
 	}
-	pages, err := table.QueryAll(ctx, r.client, queries)
+	pages, err := store.QueryAll(ctx, r.client, queries)
 	if err != nil {
 		return 0, fmt.Errorf("count what it holds: %w", err)
 	}
@@ -123,16 +124,16 @@ func (r *Namespaces) remaining(ctx context.Context, id string) (int64, error) {
 	return n, nil
 }
 
-// partitions are the queries that together list what a namespace holds.
+// partitions returns the queries that together list all items of a namespace.
 func (r *Namespaces) partitions(id string) []*dynamodb.QueryInput {
 	var queries []*dynamodb.QueryInput
 	for _, partition := range keys.PurgePartitions(id) {
-		queries = append(queries, table.QueryInput(r.table, 4, keys.Query{PK: partition}))
+		queries = append(queries, table.QueryInput(r.table, store.ByEverything, keys.Query{PK: partition}))
 	}
 	return queries
 }
 
-// remove takes the namespace out of the registry, unless somebody else did.
+// remove removes the namespace from the registry, unless another caller did.
 func (o *NamespaceOperator) remove(ctx context.Context, n table.Namespace, by api.Principal) error {
 	return o.apply(ctx, n.Name, by, api.AuditNamespacePurged, func(ctx context.Context, _ int64) (audit.Plan, error) {
 		known, err := o.find(ctx, n.Name)

@@ -16,17 +16,18 @@ const (
 	maxNames = 4096 // names of ids
 )
 
-// PurgedNamespaces finds out which namespaces are lost, by their ids: the purge has begun, or is done.
-// A lost namespace stays lost, for a purge is not recovered and no id is given twice. It is
-// safe for concurrent use.
+// PurgedNamespaces tells which namespaces are lost, by their ids: their purge has
+// begun or is done. A lost namespace stays lost, because a purge is not recovered
+// and ids are not reused. It is safe for concurrent use.
 //
-// A writer that is late uses it behind its write:
+// A late writer checks after its write:
 //
-//	writer   write ──▶ Check ──▶ lost: delete what was written
+//	writer   write ──▶ Check ──▶ lost: delete the written item
 //	purge    mark lost ──▶ delete everything ──▶ remove the entry
 //
-// A look that does not find the mark is before the mark, so the write is before the purge
-// looks for items to delete. Neither side needs a lock, or a condition on each write.
+// If Check does not find the mark, it ran before the mark, so the write is before
+// the purge lists items to delete. Neither side needs a lock, or a condition on
+// each write.
 type PurgedNamespaces struct {
 	registry *Namespaces
 
@@ -35,7 +36,7 @@ type PurgedNamespaces struct {
 	names *simplelru.LRU[string, string]   // guarded by mu: by id, which keeps its name
 }
 
-// NewPurgedNamespaces returns a PurgedNamespaces that knows of no namespace yet.
+// NewPurgedNamespaces returns an empty PurgedNamespaces.
 func NewPurgedNamespaces(registry *Namespaces) (*PurgedNamespaces, error) {
 	known, err := simplelru.NewLRU[string, struct{}](maxLost, nil)
 	if err != nil {
@@ -56,8 +57,8 @@ func (l *PurgedNamespaces) Known(id string) bool {
 	return lost
 }
 
-// Check reports whether the namespace is lost now, by one consistent read, or two for an
-// id that it has not seen.
+// Check reports whether the namespace is lost now, by a consistent read, or two for
+// a new id.
 func (l *PurgedNamespaces) Check(ctx context.Context, id string) (bool, error) {
 	if l.Known(id) {
 		return true, nil
@@ -83,7 +84,7 @@ func (l *PurgedNamespaces) Check(ctx context.Context, id string) (bool, error) {
 	return true, nil
 }
 
-// nameOf returns the name of an id, empty where there is no such namespace.
+// nameOf returns the name of an id, or an empty name if the id does not exist.
 func (l *PurgedNamespaces) nameOf(ctx context.Context, id string) (string, error) {
 	l.mu.Lock()
 	name, ok := l.names.Get(id)

@@ -9,24 +9,24 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/tidegate/tidegate/internal/listing"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-// ensureAttempts is how often Ensure looks again after a failed write. Each time
-// somebody else made the namespace, or the write can be repeated.
+// ensureAttempts bounds the attempts of Ensure. After a failed write it reads
+// again: another node made the namespace, or the write can be repeated.
 const ensureAttempts = 5
 
-// namespaceBytes is how large an entry of a list is at most, but for its texts.
+// namespaceBytes is the largest size of an entry of a list, without its texts.
 const namespaceBytes = 160
 
-// Namespaces reads namespaces, and makes those that exist from the start. It is
-// safe for concurrent use, by any number of nodes.
+// Namespaces is the registry: it reads namespaces, and makes the namespaces that
+// exist from the start. It is safe for concurrent use by any number of nodes.
 //
-// Its errors that are an *api.Error are the caller's and final; every other one
-// says that the store did not do its part.
+// An *api.Error is the caller's fault and final; any other error means that the
+// store failed.
 type Namespaces struct {
 	backend
 	random io.Reader // makes ids; safe for concurrent use
@@ -37,10 +37,10 @@ func NewNamespaces(client *dynamodb.Client, tableName string) *Namespaces {
 	return &Namespaces{backend: backend{client, tableName}, random: rand.Reader}
 }
 
-// Lookup gives the id of a namespace, by one consistent read. It fails with an
-// *api.Error of the code unknown_namespace where there is none or it is deleted,
-// and of the code invalid_namespace, without a read, for what cannot be a name.
-// Every other error means that it is not known.
+// Lookup returns the id of a namespace, by a consistent read. It fails with an
+// *api.Error: with the code unknown_namespace if the namespace does not exist or is
+// deleted, and, without a read, with invalid_namespace if the name is invalid.
+// After any other error the id is not known.
 func (r *Namespaces) Lookup(ctx context.Context, name string) (string, error) {
 	n, err := r.find(ctx, name)
 	switch {
@@ -52,7 +52,7 @@ func (r *Namespaces) Lookup(ctx context.Context, name string) (string, error) {
 	return n.ID, nil
 }
 
-// Get describes a namespace, also one that is deleted; it fails as Lookup does.
+// Get describes a namespace, also a deleted namespace. It fails as Lookup does.
 func (r *Namespaces) Get(ctx context.Context, name string) (api.Namespace, error) {
 	n, err := r.find(ctx, name)
 	if err != nil {
@@ -61,7 +61,7 @@ func (r *Namespaces) Get(ctx context.Context, name string) (api.Namespace, error
 	return wireNamespace(&n), nil
 }
 
-// find is a consistent read of the forward entry.
+// find returns the forward entry of a name by a consistent read.
 func (r *Namespaces) find(ctx context.Context, name string) (table.Namespace, error) {
 	if err := api.CheckNamespace(name); err != nil {
 		return table.Namespace{}, err
@@ -80,10 +80,10 @@ func (r *Namespaces) find(ctx context.Context, name string) (table.Namespace, er
 	return n, nil
 }
 
-// List returns one page of all namespaces, deleted ones too, by name.
+// List returns a page of all namespaces by name, deleted namespaces included.
 func (r *Namespaces) List(ctx context.Context, req api.NamespaceListRequest) (api.NamespaceListReply, error) {
-	namespaces, cursor, err := page(ctx, r.backend, []listing.Step{{Query: keys.Namespaces()}},
-		listing.Request{Cursor: req.Cursor, Limit: req.Limit},
+	namespaces, cursor, err := page(ctx, r.backend, []store.Step{{Query: keys.Namespaces()}},
+		store.PageRequest{Cursor: req.Cursor, Limit: req.Limit},
 		func(item table.Item) (api.Namespace, int, error) {
 			n, err := table.DecodeNamespace(item)
 			if err != nil {
@@ -97,9 +97,9 @@ func (r *Namespaces) List(ctx context.Context, req api.NamespaceListRequest) (ap
 	return api.NamespaceListReply{Namespaces: namespaces, Cursor: cursor}, nil
 }
 
-// Ensure gives the id of a namespace and makes the namespace where there is
-// none. It may be called at every start, by several nodes at once: all get the
-// same id. After an error it may be called again.
+// Ensure returns the id of a namespace and makes the namespace if it does not
+// exist. Several nodes may call it at every start: all get the same id. After an
+// error it may be repeated.
 func (r *Namespaces) Ensure(ctx context.Context, name string) (string, error) {
 	var failure error
 	for n := range ensureAttempts {
@@ -118,18 +118,21 @@ func (r *Namespaces) Ensure(ctx context.Context, name string) (string, error) {
 		if err == nil {
 			return made.ID, nil
 		}
-		// Whatever failed (the name was taken meanwhile, the id is, the answer was
-		// lost), looking again tells: the transaction was applied as a whole or not
-		// at all, and a second one fails where the first was.
+		if store.OutcomeOf(err) == store.Rejected {
+			return "", fmt.Errorf("make namespace %s: %w", name, err)
+		}
+		// For any other failure (the name or the id is taken, the reply was lost),
+		// reading again tells the outcome: the transaction was applied as a whole
+		// or not at all, and a second transaction fails if the first was applied.
 		failure = fmt.Errorf("make namespace %s: %w", name, err)
-		if err := table.Pause(ctx, n); err != nil {
+		if err := store.Pause(ctx, n); err != nil {
 			return "", errors.Join(failure, err)
 		}
 	}
 	return "", failure
 }
 
-// draw is a new namespace with an id of its own.
+// draw returns a new namespace with a random id.
 func (r *Namespaces) draw(name string) (table.Namespace, error) {
 	id, err := keys.NewNamespaceID(r.random)
 	return table.Namespace{Name: name, ID: id}, err
@@ -144,7 +147,7 @@ func unknownNamespace(name string) *api.Error {
 	return api.Errorf(api.CodeUnknownNamespace, "", "there is no namespace %q", name)
 }
 
-// gone is what requests in a deleted namespace are told.
+// namespaceDeleted returns the error of requests in a deleted namespace.
 func namespaceDeleted(n *table.Namespace) *api.Error {
 	if n.PurgeMs != 0 {
 		return api.Errorf(api.CodeUnknownNamespace, "", "the namespace %q is deleted and being purged", n.Name)
@@ -153,7 +156,7 @@ func namespaceDeleted(n *table.Namespace) *api.Error {
 		"the namespace %q is deleted; an operator can recover it, with all it holds: tidegate namespace recover %s", n.Name, n.Name)
 }
 
-// described is an entry as operators see it.
+// wireNamespace returns an entry as the wire shows it.
 func wireNamespace(n *table.Namespace) api.Namespace {
 	state := api.NamespaceActive
 	switch {

@@ -8,17 +8,17 @@ import (
 	"github.com/tidegate/tidegate/pkg/bucket"
 )
 
-// Override is what a request's own limits come to: the limits by name, and a
-// fingerprint of them alone. They passed [api.Limit.Check], and no name is in
-// them twice. The order in which a request names them makes no difference.
+// Override converts a request's own limits. It returns them by name, and a
+// fingerprint of them alone. The limits passed [api.Limit.Check] and have distinct
+// names. Their order in the request does not matter.
 func Override(limits []api.Limit) (by []bucket.Limit, fingerprint string) {
 	by = BucketLimits(limits)
 	slices.SortFunc(by, func(a, b bucket.Limit) int { return cmp.Compare(a.Name, b.Name) })
 	return by, Fingerprint(&Resolved{Limits: by})
 }
 
-// With is r with other limits, by name, in place of the stored ones. Cascade,
-// parent and policy stay those of the entity; the bucket item expires.
+// With returns r with other limits, by name, in place of the stored limits.
+// Cascade, parent and policy stay; the bucket item expires.
 func (r Resolved) With(limits []bucket.Limit) Resolved {
 	r.Limits, r.Permanent = limits, false
 	r.Fingerprint = Fingerprint(&r)

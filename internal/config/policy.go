@@ -10,8 +10,8 @@ import (
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
-// Policy reads the policies of one level; it fails with the code not_found
-// where the level stores none.
+// Policy reads the policies of a level. It fails with the code not_found if the
+// level stores no policy.
 func (s *LimitStore) Policy(ctx context.Context, ns string, target api.LimitsTarget) (api.PolicyLevel, error) {
 	if err := target.Check(); err != nil {
 		return api.PolicyLevel{}, err
@@ -26,9 +26,9 @@ func (s *LimitStore) Policy(ctx context.Context, ns string, target api.LimitsTar
 	return wirePolicy(target, c), nil
 }
 
-// SetPolicy changes the policies of a level that a request names, and leaves
-// the others and the level's limits as they are. It returns the level as it is
-// then; where nothing is left of it, its version is 0. It fails as Set does.
+// SetPolicy changes the policies that a request names, and leaves the other
+// policies and the limits of the level alone. It returns the level as stored; if
+// the change removes the last setting, the version is 0. It fails as Set does.
 func (s *LimitStore) SetPolicy(ctx context.Context, ns string, by api.Principal, req api.PolicySetRequest) (api.PolicyLevel, error) {
 	if err := req.Check(); err != nil {
 		return api.PolicyLevel{}, err
@@ -55,7 +55,7 @@ func (s *LimitStore) SetPolicy(ctx context.Context, ns string, by api.Principal,
 	return wirePolicy(req.LimitsTarget, after), nil
 }
 
-// wantedPolicies are those of a level once a request is done.
+// wantedPolicies returns the policies of a level after a request.
 func wantedPolicies(known *table.Config, req api.PolicySetRequest) table.Policies {
 	p := known.Policies()
 	switch req.OnUnavailable {
@@ -71,7 +71,8 @@ func wantedPolicies(known *table.Config, req api.PolicySetRequest) table.Policie
 	return p
 }
 
-// wirePolicy is a config as requests for policies see it; nil for none.
+// wirePolicy returns the policies of a config item as the wire shows them; c may be
+// nil.
 func wirePolicy(target api.LimitsTarget, c *table.Config) api.PolicyLevel {
 	p := c.Policies()
 	level := api.PolicyLevel{LimitsTarget: target, OnUnavailable: p.OnUnavailable, AuditRetentionDays: p.RetentionDays}

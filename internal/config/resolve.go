@@ -4,13 +4,14 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/bucket"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-// Resolved is what holds for an entity and a resource.
+// Resolved holds the settings that apply to an entity and a resource.
 type Resolved struct {
 	Limits        []bucket.Limit // by name; never empty, unless the code no_limits came with it
 	Level         Level          // whose limits they are
@@ -22,7 +23,7 @@ type Resolved struct {
 	Fingerprint   string         // of Limits, Cascade, Parent and Permanent
 }
 
-// Governs reports whether a limit is one of those that hold.
+// Governs reports whether a limit applies.
 func (r *Resolved) Governs(limit string) bool {
 	for i := range r.Limits {
 		if r.Limits[i].Name == limit {
@@ -32,35 +33,35 @@ func (r *Resolved) Governs(limit string) bool {
 	return false
 }
 
-// Explanation is a Resolved and the four levels it came from, in the order in
-// which they win.
+// Explanation is a Resolved with the four levels that it came from, the most
+// specific first.
 type Explanation struct {
 	Resolved
 	Levels [numLevels]ExplainedLevel
 }
 
-// ExplainedLevel is one level as it was looked at. Of a level that is not stored,
-// only the target is set.
+// ExplainedLevel is a level of an explanation. If the level is not stored, only its
+// target is set.
 type ExplainedLevel struct {
 	api.LimitsLevel
 	Stored bool // the level has an item, with limits or without
 	Wins   bool // its limits are those that hold
 }
 
-// Resolve finds out what holds, by one consistent read of the four config items
-// and the entity. Where no level has limits it fails with an *api.Error of the
-// code no_limits, and Resolved tells the rest. Every other error means that it
-// is not known what holds.
+// Resolve returns the settings that apply, by a consistent read of the four config
+// items and the entity. If no level has limits, it fails with an *api.Error of the
+// code no_limits, and Resolved has the other settings. After any other error the
+// settings are not known.
 func (s *LimitStore) Resolve(ctx context.Context, ns, entity, resource string) (Resolved, error) {
 	x, err := s.Explain(ctx, ns, entity, resource)
 	return x.Resolved, err
 }
 
-// Explain is Resolve with the reasons.
+// Explain is Resolve with its reasons.
 func (s *LimitStore) Explain(ctx context.Context, ns, entity, resource string) (Explanation, error) {
 	configs := keys.ResolveConfigs(ns, entity, resource)
 	entityKey := keys.Entity{Namespace: ns, ID: entity}.Key()
-	items, err := table.BatchRead(ctx, s.client, s.table, append(configs[:], entityKey))
+	items, err := store.BatchRead(ctx, s.client, s.table, append(configs[:], entityKey))
 	if err != nil {
 		return Explanation{}, fmt.Errorf("resolve the limits of entity %s for resource %s: %w", entity, resource, err)
 	}
@@ -75,7 +76,7 @@ func (s *LimitStore) Explain(ctx context.Context, ns, entity, resource string) (
 	return x, nil
 }
 
-// found is what a resolution read; nil for what is not there.
+// storedSettings holds the items that a resolution read; missing items are nil.
 type storedSettings struct {
 	configs [numLevels]*table.Config
 	entity  *table.Entity
@@ -134,9 +135,9 @@ func (f *storedSettings) decide(entity, resource string) Explanation {
 	return x
 }
 
-// Winner is the level whose limits hold: the first of the configs, in the order
-// of [keys.ResolveConfigs], that has limits; nil for none. Configs that are not
-// stored are nil.
+// Winner returns the level whose limits apply: the first of the configs, in the
+// order of [keys.ResolveConfigs], that has limits. It returns nil if there is no
+// such level. Configs that are not stored are nil.
 func Winner(configs [numLevels]*table.Config) *table.Config {
 	for _, c := range configs {
 		if c != nil && len(c.Limits) > 0 {
@@ -153,8 +154,9 @@ func noLimits(entity, resource string) *api.Error {
 		entity, resource, entity, resource, resource)
 }
 
-// BucketLimits converts limits from whole tokens and seconds. They are within the
-// bounds of [api.Limit.Check], so that nothing overflows, and stay in order.
+// BucketLimits converts limits from whole tokens and seconds, and keeps their
+// order. The limits passed [api.Limit.Check], so that the conversion cannot
+// overflow.
 func BucketLimits(limits []api.Limit) []bucket.Limit {
 	out := make([]bucket.Limit, len(limits))
 	for i, l := range limits {

@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/localdynamo"
-	"github.com/tidegate/tidegate/internal/storehttp"
+	"github.com/tidegate/tidegate/internal/store"
 )
 
 // clock is a clock that stands still until it is moved.
@@ -70,7 +70,7 @@ func loopback(t *testing.T) backend {
 	b := inProcess(t)
 	server := httptest.NewServer(b.engine)
 	t.Cleanup(server.Close)
-	cfg := localdynamo.Config(storehttp.OwnBody(storehttp.NewClient()), "us-east-1")
+	cfg := localdynamo.Config(store.OwnBody(store.NewHTTPClient()), "us-east-1")
 	cfg.BaseEndpoint = &server.URL
 	b.db, b.streams = dynamodb.NewFromConfig(cfg), dynamodbstreams.NewFromConfig(cfg)
 	return b

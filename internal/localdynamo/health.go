@@ -60,7 +60,7 @@ func (e *Engine) Register(registry prometheus.Registerer) {
 	registry.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "tidegate_engine_failed",
-			Help: "1 while the embedded store serves nothing because its disk has no room or has failed; alarm on it.",
+			Help: "1 while the embedded store serves nothing because its disk is full or has failed; alert on it.",
 		}, func() float64 {
 			if e.Health() != nil {
 				return 1
@@ -69,7 +69,7 @@ func (e *Engine) Register(registry prometheus.Registerer) {
 		}),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "tidegate_engine_snapshot_failures_total",
-			Help: "Snapshots of the embedded store that failed and are tried again; until then its log grows.",
+			Help: "Failed snapshots of the embedded store, which are retried; until then its log grows.",
 		}, func() float64 {
 			if e.storage == nil {
 				return 0

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/localdynamo"
-	"github.com/tidegate/tidegate/internal/storehttp"
+	"github.com/tidegate/tidegate/internal/store"
 )
 
 // streamed is an engine with clients of both services.
@@ -45,7 +45,7 @@ func (x *streamed) onLoopback(t *testing.T) *streamed {
 	t.Helper()
 	server := httptest.NewServer(x.engine)
 	t.Cleanup(server.Close)
-	cfg := localdynamo.Config(storehttp.OwnBody(storehttp.NewClient()), "us-east-1")
+	cfg := localdynamo.Config(store.OwnBody(store.NewHTTPClient()), "us-east-1")
 	cfg.BaseEndpoint = &server.URL
 	x.db, x.streams = dynamodb.NewFromConfig(cfg), dynamodbstreams.NewFromConfig(cfg)
 	return x

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/config"
-	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/bucket"
@@ -15,7 +15,7 @@ import (
 
 // testCommitter is one of a node that does nothing else.
 func testCommitter(ls ...bucket.Limit) *committer {
-	c := &committer{node: &Service{clock: storeclock.New(new(manual).clock(0))}}
+	c := &committer{node: &Service{clock: store.NewClock(new(manual).clock(0))}}
 	c.settings.Store(&config.Resolved{Limits: ls})
 	return c
 }

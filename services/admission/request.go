@@ -16,7 +16,7 @@ import (
 
 	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/requestlog"
-	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/bucket"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -163,7 +163,7 @@ func asError(err error) *api.Error {
 	case errors.Is(err, errDamaged):
 		return api.Errorf(api.CodeInternal, "", "%v", errDamaged)
 	case errors.Is(err, errStoreDown), errors.Is(err, errStoreSlow), errors.Is(err, errUnknown),
-		errors.Is(err, errSettingsGet), errors.Is(err, errUnsettled), errors.Is(err, storeclock.ErrSkewed), errors.Is(err, storeclock.ErrUnchecked):
+		errors.Is(err, errSettingsGet), errors.Is(err, errUnsettled), errors.Is(err, store.ErrClockSkewed), errors.Is(err, store.ErrClockUnchecked):
 		return unavailable(err)
 	}
 	return api.Errorf(api.CodeInternal, "", "an internal error; the service's log has the details")

@@ -32,8 +32,7 @@ import (
 	"github.com/tidegate/tidegate/internal/rollback"
 	"github.com/tidegate/tidegate/internal/schema"
 	"github.com/tidegate/tidegate/internal/shards"
-	"github.com/tidegate/tidegate/internal/storecalls"
-	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/trail"
 	"github.com/tidegate/tidegate/internal/usage"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -47,7 +46,7 @@ type Config struct {
 	NATS     *nats.Conn // the service's own: it is drained and closed when Run ends
 	DynamoDB aws.Config
 	Table    string
-	Clock    storeclock.Source
+	Clock    store.ClockSource
 	Log      *slog.Logger
 	Metrics  prometheus.Registerer
 	Version  string // semantic, as NATS micro wants it
@@ -114,8 +113,8 @@ type Service struct {
 	version      string
 	log          *slog.Logger
 	metrics      *metrics
-	clock        *storeclock.Clock
-	store        *store
+	clock        *store.Clock
+	store        *bucketStore
 	shards       *shards.Store
 	limits       *config.LimitStore
 	namespaces   *config.NamespaceCache
@@ -180,8 +179,8 @@ func New(cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
 	}
-	clock := storeclock.New(cfg.Clock)
-	watched, err := storecalls.Watch(cfg.DynamoDB, storecalls.Options{Service: "admission", Metrics: cfg.Metrics, Mono: clock.Mono})
+	clock := store.NewClock(cfg.Clock)
+	watched, err := store.Watch(cfg.DynamoDB, store.WatchOptions{Service: "admission", Metrics: cfg.Metrics, Mono: clock.Mono})
 	if err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/tidegate/tidegate/internal/config"
-	"github.com/tidegate/tidegate/internal/table"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
@@ -179,7 +179,7 @@ func (s *Service) resolve(ctx context.Context, ns, entity, resource string) (con
 		if err == nil || errors.As(err, &refusal) || ctx.Err() != nil || !isThrottle(err) && attempt+1 >= readAttempts {
 			return resolved, err
 		}
-		if table.Pause(ctx, attempt) != nil {
+		if store.Pause(ctx, attempt) != nil {
 			return resolved, err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/shards"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/bucket"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -134,7 +135,7 @@ func (s *Service) readShards(ctx context.Context, key keys.Bucket, hint int) (sh
 		asked := s.clock.Mono()
 		tree, err := s.shards.Read(ctx, key, hint)
 		s.metrics.storeCall(formTree, s.clock.Mono()-asked, err)
-		if err == nil || !isThrottle(err) || table.Pause(ctx, n) != nil {
+		if err == nil || !isThrottle(err) || store.Pause(ctx, n) != nil {
 			return tree, err
 		}
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/shards"
-	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/bucket"
 )
@@ -68,7 +68,7 @@ func (s *Service) spread(first *committer, q *call) {
 func (w *spread) run() result {
 	for round := 0; ; round++ {
 		if round >= hastyRounds {
-			_ = table.Pause(w.ctx, round-hastyRounds)
+			_ = store.Pause(w.ctx, round-hastyRounds)
 		}
 		if w.ctx.Err() != nil {
 			return w.failed(errStoreSlow)
@@ -90,7 +90,7 @@ func (w *spread) run() result {
 		w.complete(tree)
 		w.first.noteWanted(tree.Wanted())
 		now, err := w.first.node.clock.Now()
-		if errors.Is(err, storeclock.ErrUnchecked) {
+		if errors.Is(err, store.ErrClockUnchecked) {
 			now, err = w.checkClock()
 		}
 		if err != nil {

@@ -25,8 +25,7 @@ import (
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
-	"github.com/tidegate/tidegate/internal/storeclock"
-	"github.com/tidegate/tidegate/internal/storehttp"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -58,7 +57,7 @@ type world struct {
 	traces trace.TracerProvider // of nodes; nil: none
 	reach  []nats.Option        // how nodes reach NATS
 	now    func() time.Time
-	clock  func() storeclock.Source // of a node that starts now
+	clock  func() store.ClockSource // of a node that starts now
 	// forgets says that buckets are removed or merged, whose counters are lost then.
 	forgets bool
 }
@@ -108,7 +107,7 @@ func (w *world) useEngine(endpoint string) {
 	w.next = engine
 	w.config = func(c aws.HTTPClient) aws.Config {
 		return aws.Config{
-			Region: "us-east-1", HTTPClient: storehttp.OwnBody(c), BaseEndpoint: &endpoint,
+			Region: "us-east-1", HTTPClient: store.OwnBody(c), BaseEndpoint: &endpoint,
 			Credentials: credentials.NewStaticCredentialsProvider("tidegate", "tidegate", ""),
 		}
 	}
@@ -123,11 +122,11 @@ type node struct {
 	stop    func() error // gracefully; the error of Run
 }
 
-func systemClock() storeclock.Source {
+func systemClock() store.ClockSource {
 	start := time.Now()
-	return func() storeclock.Reading {
+	return func() store.ClockReading {
 		now := time.Now()
-		return storeclock.Reading{Wall: now.Round(0), Mono: now.Sub(start)}
+		return store.ClockReading{Wall: now.Round(0), Mono: now.Sub(start)}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/sourcegraph/conc/pool"
 
 	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/internal/usage"
 )
@@ -27,7 +28,7 @@ const (
 
 // counter counts batches into snapshots.
 type counter struct {
-	store   *store
+	store   *usageStore
 	windows []usage.Window
 	keep    time.Duration // a snapshot, after its window
 	writes  int           // snapshots of one batch that are written at once
@@ -163,11 +164,11 @@ func (c *counter) settle(ctx context.Context, a *account) (refused []refusal, er
 			}
 			refused = append(refused, a.refuse(n, reason)...)
 		default:
-			a.unknown = true
+			a.unknown = a.unknown || store.OutcomeOf(err) == store.Unknown
 			if failed++; failed == attempts {
 				return nil, err
 			}
-			if errPause := table.Pause(ctx, failed); errPause != nil {
+			if errPause := store.Pause(ctx, failed); errPause != nil {
 				return nil, errors.Join(err, errPause)
 			}
 		}

@@ -22,8 +22,7 @@ import (
 	"github.com/tidegate/tidegate/internal/consume"
 	"github.com/tidegate/tidegate/internal/roster"
 	"github.com/tidegate/tidegate/internal/shards"
-	"github.com/tidegate/tidegate/internal/storecalls"
-	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/events"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -39,7 +38,7 @@ type Config struct {
 	Table     string
 	Member    string // unique among the running sharders
 	Version   string // semantic, for the list of services; 0.0.0 where empty
-	Clock     storeclock.Source
+	Clock     store.ClockSource
 	Log       *slog.Logger
 	Metrics   prometheus.Registerer
 	Retention consume.Retention // of the feed, where no relay has made it yet
@@ -83,7 +82,7 @@ func (t Tuning) withDefaults() Tuning {
 // Sharder is one of the sharders of a table.
 type Sharder struct {
 	cfg     Config
-	clock   *storeclock.Clock
+	clock   *store.Clock
 	book    *book
 	group   *consume.Group
 	client  *dynamodb.Client
@@ -104,8 +103,8 @@ func New(cfg Config) (*Sharder, error) {
 		return nil, errors.New("sharder: NATS, Table, Member, Clock, Log and Metrics are required")
 	}
 	cfg.Tuning = cfg.Tuning.withDefaults()
-	s := &Sharder{cfg: cfg, clock: storeclock.New(cfg.Clock), boot: rand.Text()[:8], slots: make(chan struct{}, cfg.Tuning.Steps)}
-	watched, err := storecalls.Watch(cfg.DynamoDB, storecalls.Options{Service: service, Metrics: cfg.Metrics, Mono: s.clock.Mono})
+	s := &Sharder{cfg: cfg, clock: store.NewClock(cfg.Clock), boot: rand.Text()[:8], slots: make(chan struct{}, cfg.Tuning.Steps)}
+	watched, err := store.Watch(cfg.DynamoDB, store.WatchOptions{Service: service, Metrics: cfg.Metrics, Mono: s.clock.Mono})
 	if err != nil {
 		return nil, fmt.Errorf("sharder: %w", err)
 	}

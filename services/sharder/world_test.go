@@ -18,7 +18,7 @@ import (
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/shards"
-	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/internal/table/tabletest"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -56,8 +56,8 @@ func newWorld(t *testing.T) *world {
 func (w *world) now() time.Time { return worldStart().Add(time.Duration(w.elapsed.Load())) }
 
 // clock is a machine's, which is right.
-func (w *world) clock() storeclock.Reading {
-	return storeclock.Reading{Wall: w.now(), Mono: time.Hour + time.Duration(w.elapsed.Load())}
+func (w *world) clock() store.ClockReading {
+	return store.ClockReading{Wall: w.now(), Mono: time.Hour + time.Duration(w.elapsed.Load())}
 }
 
 func (w *world) ms() int64 { return w.now().UnixMilli() }

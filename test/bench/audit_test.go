@@ -15,6 +15,7 @@ import (
 	"github.com/tidegate/tidegate/internal/archive"
 	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/internal/localdynamo"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/internal/trail"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -152,7 +153,7 @@ func (a *auditTrail) archiveAllBut(db *dynamodb.Client, log *audit.Log, kept *ar
 	}
 	for len(gone) > 0 {
 		n := min(500, len(gone))
-		left, err := table.DeleteKeys(a.b.Context(), db, table.DefaultName, gone[:n])
+		left, err := store.DeleteKeys(a.b.Context(), db, table.DefaultName, gone[:n])
 		require.NoError(a.b, err)
 		require.Zero(a.b, left)
 		gone = gone[n:]

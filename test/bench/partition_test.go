@@ -140,7 +140,7 @@ func (p *partitioned) nodes(count int, latency time.Duration, tuning admission.T
 // sharder runs until the benchmark ends.
 func (p *partitioned) sharder() {
 	p.tb.Helper()
-	nc, err := nats.Connect(p.url)
+	nc, err := nats.Connect(p.url, nats.ReconnectBufSize(-1))
 	require.NoError(p.tb, err)
 	s, err := sharder.New(sharder.Config{
 		NATS: nc, DynamoDB: localdynamo.Config(p.partitions, "us-east-1"), Table: table.DefaultName, Member: "bench",

@@ -131,7 +131,7 @@ func (f *feed) background(run func(context.Context) error, ready <-chan struct{}
 }
 
 func (f *feed) relay() {
-	nc, err := nats.Connect(f.url)
+	nc, err := nats.Connect(f.url, nats.ReconnectBufSize(-1))
 	require.NoError(f.tb, err)
 	r, err := relay.New(relay.Config{
 		NATS: nc, DynamoDB: localdynamo.Config(f.engine.HTTPClient(), "us-east-1"), Table: table.DefaultName, Member: "a",

@@ -87,7 +87,7 @@ func (w *world) aggregate(js jetstream.JetStream, calls *fault.Transport, n int)
 	defer cancel()
 	start, ended := time.Now(), make(chan error, n)
 	for i := range n {
-		nc, err := nats.Connect(w.url)
+		nc, err := nats.Connect(w.url, nats.ReconnectBufSize(-1))
 		require.NoError(w.tb, err)
 		a, err := aggregator.New(aggregator.Config{
 			NATS: nc, DynamoDB: localdynamo.Config(calls, "us-east-1"), Table: table.DefaultName, Member: "bench-" + strconv.Itoa(i),

@@ -19,7 +19,7 @@ import (
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
-	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	tidegate "github.com/tidegate/tidegate/pkg/client"
@@ -83,7 +83,7 @@ func overflowing(name string) api.Limit {
 
 func (w *world) connect() *nats.Conn {
 	w.tb.Helper()
-	nc, err := nats.Connect(w.url)
+	nc, err := nats.Connect(w.url, nats.ReconnectBufSize(-1))
 	require.NoError(w.tb, err)
 	w.tb.Cleanup(nc.Close)
 	return nc
@@ -139,7 +139,7 @@ func (w *world) node(latency time.Duration, tuning admission.Tuning) *node {
 	}
 	n.calls = fault.New(o)
 	n.store = newTimed(n.calls)
-	nc, err := nats.Connect(w.url)
+	nc, err := nats.Connect(w.url, nats.ReconnectBufSize(-1))
 	require.NoError(w.tb, err)
 	service, err := admission.New(admission.Config{
 		NATS: nc, DynamoDB: localdynamo.Config(n.store, "us-east-1"), Table: table.DefaultName,
@@ -168,11 +168,11 @@ func (w *world) node(latency time.Duration, tuning admission.Tuning) *node {
 }
 
 // clock is this machine's.
-func clock() storeclock.Source {
+func clock() store.ClockSource {
 	start := time.Now()
-	return func() storeclock.Reading {
+	return func() store.ClockReading {
 		now := time.Now()
-		return storeclock.Reading{Wall: now.Round(0), Mono: now.Sub(start)}
+		return store.ClockReading{Wall: now.Round(0), Mono: now.Sub(start)}
 	}
 }
 

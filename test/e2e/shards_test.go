@@ -17,7 +17,7 @@ import (
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/internal/shards"
-	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/bucket"
 	tidegate "github.com/tidegate/tidegate/pkg/client"
@@ -134,7 +134,7 @@ func (p *divided) startNode(t *testing.T, number int) *process {
 	n := &process{name: "admission", conn: p.connect(t), metrics: prometheus.NewRegistry()}
 	s, err := admission.New(admission.Config{
 		NATS: n.conn, DynamoDB: localdynamo.Config(p.way(), region), Table: p.table,
-		Clock: func() storeclock.Reading {
+		Clock: func() store.ClockReading {
 			r := p.clock.read()
 			r.Wall = r.Wall.Add(ahead)
 			return r

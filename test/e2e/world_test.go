@@ -21,7 +21,7 @@ import (
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
-	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	tidegate "github.com/tidegate/tidegate/pkg/client"
@@ -56,7 +56,7 @@ func (c *clock) now() time.Time { return c.began.Add(c.passed()) }
 // advance moves it on, for everybody at once.
 func (c *clock) advance(d time.Duration) { c.ahead.Add(int64(d)) }
 
-func (c *clock) read() storeclock.Reading { return storeclock.Reading{Wall: c.now(), Mono: c.passed()} }
+func (c *clock) read() store.ClockReading { return store.ClockReading{Wall: c.now(), Mono: c.passed()} }
 
 // options are what differs between worlds.
 type options struct {

@@ -24,7 +24,7 @@ import (
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/internal/schema"
-	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	tidegate "github.com/tidegate/tidegate/pkg/client"
@@ -258,11 +258,11 @@ func (s *system) startSharder(member string) *process {
 }
 
 // clock is this machine's, set forward by so many nanoseconds.
-func clock(ahead *atomic.Int64) storeclock.Source {
+func clock(ahead *atomic.Int64) store.ClockSource {
 	start := time.Now()
-	return func() storeclock.Reading {
+	return func() store.ClockReading {
 		now := time.Now()
-		return storeclock.Reading{Wall: now.Round(0).Add(time.Duration(ahead.Load())), Mono: now.Sub(start)}
+		return store.ClockReading{Wall: now.Round(0).Add(time.Duration(ahead.Load())), Mono: now.Sub(start)}
 	}
 }
 

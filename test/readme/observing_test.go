@@ -17,8 +17,8 @@ import (
 	"github.com/tidegate/tidegate/pkg/client/oteltidegate"
 )
 
-// serveOrder acquires for an order, as a part of the trace in ctx, and under an id
-// that both sides log.
+// serveOrder acquires for an order. The call joins the trace in ctx, and both sides
+// log the order as the request ID.
 func serveOrder(ctx context.Context, nc *nats.Conn, provider trace.TracerProvider, log *slog.Logger, order string) error {
 	client, err := tidegate.New(nc, oteltidegate.Traces(provider))
 	if err != nil {

@@ -82,7 +82,7 @@ func (s *Server) Restart(tb testing.TB) {
 // the test.
 func (s *Server) Connect(tb testing.TB, options ...nats.Option) *nats.Conn {
 	tb.Helper()
-	options = append([]nats.Option{nats.Timeout(patience), nats.MaxReconnects(-1), nats.ReconnectWait(10 * time.Millisecond)}, options...)
+	options = append([]nats.Option{nats.Timeout(patience), nats.MaxReconnects(-1), nats.ReconnectWait(10 * time.Millisecond), nats.ReconnectBufSize(-1)}, options...)
 	nc, err := nats.Connect(s.ClientURL(), options...)
 	require.NoError(tb, err)
 	tb.Cleanup(nc.Close)

@@ -1,4 +1,4 @@
-package storecalls_test
+package store_test
 
 import (
 	"testing"
@@ -15,7 +15,7 @@ import (
 
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
-	"github.com/tidegate/tidegate/internal/storecalls"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/internal/table/tabletest"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -25,8 +25,8 @@ import (
 // spans nothing is traced.
 func TestEachAttemptIsASpan(t *testing.T) {
 	b := tabletest.New(t)
-	cfg, err := storecalls.Watch(localdynamo.Config(b.Faults, "us-east-1"), storecalls.Options{
-		Service: "test", Metrics: prometheus.NewRegistry(), Mono: storecalls.Since(time.Now),
+	cfg, err := store.Watch(localdynamo.Config(b.Faults, "us-east-1"), store.WatchOptions{
+		Service: "test", Metrics: prometheus.NewRegistry(), Mono: store.Monotonic(time.Now),
 	})
 	require.NoError(t, err)
 	client := dynamodb.NewFromConfig(cfg, func(o *dynamodb.Options) {
@@ -49,9 +49,9 @@ func TestEachAttemptIsASpan(t *testing.T) {
 	spans := exporter.GetSpans()
 	require.Len(t, spans, 3)
 	for i, want := range []struct {
-		result storecalls.Result
+		result store.Result
 		status codes.Code
-	}{{storecalls.Throttled, codes.Error}, {storecalls.OK, codes.Unset}, {storecalls.Refused, codes.Unset}} {
+	}{{store.ResultThrottled, codes.Error}, {store.ResultOK, codes.Unset}, {store.ResultRefused, codes.Unset}} {
 		require.Equal(t, "DynamoDB.DeleteItem", spans[i].Name)
 		require.Equal(t, parent.SpanContext().SpanID(), spans[i].Parent.SpanID())
 		require.Equal(t, want.status, spans[i].Status.Code, want.result)

@@ -1,4 +1,4 @@
-package listing
+package store
 
 import (
 	"context"
@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// pageBytes ends a page, with the entry that reached it: a page must fit a NATS
+	// pageBytes ends a page, with the entry that reaches it. A page must fit a NATS
 	// message of 1 MB, and no entry is near 400 KB.
 	pageBytes    = 600 << 10
 	chunkEntries = 100
-	// pageQueries bounds the work for one page where many rows lead to items
-	// that are gone by now, or that the list does not show.
+	// pageQueries bounds the work for a page if many rows lead to deleted items, or
+	// to items that the list does not show.
 	pageQueries = 64
-	// maxWidth is how many partitions of an index are read side by side. A list begins
-	// with one, because in a long list that one fills the page.
+	// maxWidth bounds the partitions of an index that are read in parallel. A list
+	// begins with a single partition, which fills the page of a long list.
 	maxWidth = 8
 )
 
@@ -34,7 +34,7 @@ const (
 	ByEverything = 4 // GSI4: all items of a namespace, by kind
 )
 
-// Step is a part of a list: one item, or the items that a query finds.
+// Step is a part of a list: an item, or the items that a query finds.
 type Step struct {
 	Item       keys.Item // nil: query
 	Index      int
@@ -42,20 +42,20 @@ type Step struct {
 	Descending bool // the last of the query first
 }
 
-// Request is which page of a list.
-type Request struct {
+// PageRequest selects a page of a list.
+type PageRequest struct {
 	Cursor string // of the page before; empty for the first
 	Limit  int64  // entries at most; 0 is api.DefaultPage
 }
 
-// Visit takes the items of a page, in order. It returns about how many bytes an
-// item adds to the reply, and at least that; 0 for one that the list does not
-// show. An error ends the page.
+// Visit takes the items of a page, in order. It returns the size that an item adds
+// to the reply, rounded up, or 0 if the list does not show the item. An error ends
+// the page.
 type Visit func(item table.Item) (size int, err error)
 
-// Page reads one page and returns the cursor of the next, empty after the last.
-// Bad requests are refused with an *api.Error before any I/O.
-func Page(ctx context.Context, client *dynamodb.Client, tableName string, steps []Step, req Request, visit Visit) (string, error) {
+// Page reads a page and returns the cursor of the next page, or an empty cursor
+// after the last. It refuses bad requests with an *api.Error before any I/O.
+func Page(ctx context.Context, client *dynamodb.Client, tableName string, steps []Step, req PageRequest, visit Visit) (string, error) {
 	want := int(req.Limit)
 	if want == 0 {
 		want = api.DefaultPage
@@ -84,7 +84,7 @@ func Page(ctx context.Context, client *dynamodb.Client, tableName string, steps 
 	return "", nil
 }
 
-// page is a page in the making.
+// page is the state of a page while it is read.
 type page struct {
 	client *dynamodb.Client
 	table  string
@@ -94,8 +94,8 @@ type page struct {
 	found, bytes int
 }
 
-// sideBySide returns the steps to ask next: an item or a query of the table alone, or
-// queries of indexes, so many at most.
+// sideBySide returns the next steps to read together: a single item, a single query
+// of the table, or at most width queries of indexes.
 func (p *page) sideBySide(width int) []Step {
 	next := p.steps[p.at.step:]
 	n := 0
@@ -105,8 +105,8 @@ func (p *page) sideBySide(width int) []Step {
 	return next[:max(n, 1)]
 }
 
-// read asks the next steps, adds n items at most, and moves on behind them. What does not
-// fit is asked for again.
+// read reads the next steps, adds at most n items, and advances. Items that do not
+// fit are read again for the next page.
 func (p *page) read(ctx context.Context, n int, asked []Step, visit Visit) error {
 	chunks, err := p.chunks(ctx, asked, n)
 	if err != nil {
@@ -140,7 +140,7 @@ func (p *page) read(ctx context.Context, n int, asked []Step, visit Visit) error
 	return nil
 }
 
-// cursor is where a list goes on: in a step, behind an item.
+// cursor is the encoded position of a list: a step, and the item before it.
 type cursor struct {
 	Step int    `json:"s"`
 	PK   string `json:"p,omitempty"` // empty: at the step's beginning
@@ -161,8 +161,8 @@ type position struct {
 	after keys.Item // nil: at the step's beginning
 }
 
-// startOf reads a cursor that belongs to these steps. A cursor comes from
-// outside: one that leads elsewhere is refused.
+// startOf decodes a cursor that belongs to these steps. Cursors come from callers:
+// a cursor that does not fit the steps is refused.
 func startOf(text string, steps []Step) (position, error) {
 	if text == "" {
 		return position{}, nil
@@ -199,12 +199,13 @@ func (p position) cursor() string {
 	return c.encode()
 }
 
-// Behind is the cursor of a list's first step behind an item, which need not be there.
-func Behind(item keys.Item) string { return position{after: item}.cursor() }
+// CursorBehind returns the cursor of a list's first step after an item, which need
+// not exist.
+func CursorBehind(item keys.Item) string { return position{after: item}.cursor() }
 
-// At is the item behind which the page of a cursor begins, nil where that is the
-// beginning of a step, or the cursor is none of a list.
-func At(text string) keys.Item {
+// CursorItem returns the item after which the page of a cursor begins. It returns
+// nil at the beginning of a step and for an invalid cursor.
+func CursorItem(text string) keys.Item {
 	b, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil {
 		return nil
@@ -226,8 +227,8 @@ type chunk struct {
 	last  keys.Item    // where the step goes on, behind it; nil: the step is at its end
 }
 
-// chunks reads the next parts of steps, n items at most. Steps whose items do not fit, and
-// those behind them, have no chunk; the first one has.
+// chunks reads the next parts of steps, at most n items. Steps whose items do not
+// fit, and all steps after them, have no chunk; the first step always has.
 func (p *page) chunks(ctx context.Context, steps []Step, n int) ([]chunk, error) {
 	if item := steps[0].Item; item != nil {
 		out, err := p.client.GetItem(ctx, table.ReadInput(p.table, item.Key()))
@@ -239,7 +240,7 @@ func (p *page) chunks(ctx context.Context, steps []Step, n int) ([]chunk, error)
 		}
 		return []chunk{{items: []table.Item{out.Item}}}, nil
 	}
-	pages, err := table.QueryAll(ctx, p.client, p.queries(steps, n))
+	pages, err := QueryAll(ctx, p.client, p.queries(steps, n))
 	if err != nil {
 		return nil, fmt.Errorf("query %s: %w", steps[0].Query.PK, err)
 	}
@@ -272,7 +273,7 @@ func (p *page) chunks(ctx context.Context, steps []Step, n int) ([]chunk, error)
 	return found, nil
 }
 
-// queries are those of steps, the first of which may have begun.
+// queries returns the queries of steps. The first step may have begun.
 func (p *page) queries(steps []Step, n int) []*dynamodb.QueryInput {
 	queries := make([]*dynamodb.QueryInput, len(steps))
 	for i, at := range steps {
@@ -286,8 +287,8 @@ func (p *page) queries(steps []Step, n int) []*dynamodb.QueryInput {
 	return queries
 }
 
-// load reads the items that rows of an index stand for, in the rows' order; nil for items
-// that are gone.
+// load reads the items of rows of an index, in the rows' order. Deleted items are
+// nil.
 func (p *page) load(ctx context.Context, rows []table.Item) ([]table.Item, error) {
 	wanted := make([]keys.Key, len(rows))
 	for i, row := range rows {
@@ -297,7 +298,7 @@ func (p *page) load(ctx context.Context, rows []table.Item) ([]table.Item, error
 		}
 		wanted[i] = key.Key()
 	}
-	items, err := table.BatchRead(ctx, p.client, p.table, wanted)
+	items, err := BatchRead(ctx, p.client, p.table, wanted)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package table_test
+package store_test
 
 import (
 	"bytes"
@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/localdynamo"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/internal/table/tabletest"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -107,7 +108,7 @@ func TestBatchReadReadsEverythingOnce(t *testing.T) {
 			engine := localdynamo.New(localdynamo.Options{Now: noon})
 			b := tabletest.Behind(t, partial{engine.HTTPClient(), c.processed}, noon)
 			wanted := stored(t, b, c.keys)
-			items, err := table.BatchRead(t.Context(), b.DB, b.Table, wanted)
+			items, err := store.BatchRead(t.Context(), b.DB, b.Table, wanted)
 			require.NoError(t, err)
 			found := map[keys.Key]int{}
 			for _, item := range items {
@@ -128,6 +129,6 @@ func TestBatchReadGivesUpWithItsContext(t *testing.T) {
 	b := tabletest.Behind(t, partial{engine.HTTPClient(), 0}, noon)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	_, err := table.BatchRead(ctx, b.DB, b.Table, []keys.Key{keys.SystemConfig{Namespace: "AAAAAAAAAAA"}.Key()})
+	_, err := store.BatchRead(ctx, b.DB, b.Table, []keys.Key{keys.SystemConfig{Namespace: "AAAAAAAAAAA"}.Key()})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }

@@ -1,4 +1,4 @@
-package storecalls
+package store
 
 import (
 	"context"
@@ -11,32 +11,34 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Options say whose calls are watched.
-type Options struct {
+// WatchOptions configure Watch.
+type WatchOptions struct {
 	Service string // a label of all metrics, so that several services run in one process
 	Metrics prometheus.Registerer
 	Mono    func() time.Duration // monotonic time
 }
 
-// Since is monotonic time by a clock whose readings carry it.
-func Since(now func() time.Time) func() time.Duration {
+// Monotonic returns a monotonic clock made from a wall clock whose readings carry
+// monotonic time.
+func Monotonic(now func() time.Time) func() time.Duration {
 	start := now()
 	return func() time.Duration { return now().Sub(start) }
 }
 
-// buckets in seconds: from an engine in the same process to the longest timeout of a call.
+// buckets returns the bounds of the histogram in seconds: from an embedded engine
+// to the longest timeout of a call.
 func buckets() []float64 {
 	return []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5}
 }
 
-// Watch returns a configuration whose clients' calls are counted and timed. It
-// fails if the registry has the service's metrics already.
-func Watch(cfg aws.Config, o Options) (aws.Config, error) {
+// Watch returns a configuration whose clients count and time their calls. It fails
+// if the registry already has the service's metrics.
+func Watch(cfg aws.Config, o WatchOptions) (aws.Config, error) {
 	labels := prometheus.Labels{"service": o.Service}
 	w := &watch{
 		mono: o.Mono,
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "tidegate_store_calls_total", Help: "Calls to DynamoDB, each attempt for itself, by operation and result: ok, refused, throttled or error.",
+			Name: "tidegate_store_calls_total", Help: "Calls to DynamoDB, counting each attempt, by operation and result: ok, refused, throttled or error.",
 			ConstLabels: labels,
 		}, []string{"operation", "result"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -56,7 +58,7 @@ func Watch(cfg aws.Config, o Options) (aws.Config, error) {
 	return watched, nil
 }
 
-// watch is what each attempt of a call passes through.
+// watch is the middleware that counts and times each attempt of a call.
 type watch struct {
 	mono    func() time.Duration
 	calls   *prometheus.CounterVec
@@ -64,7 +66,7 @@ type watch struct {
 }
 
 // ID implements middleware.DeserializeMiddleware.
-func (*watch) ID() string { return "tidegate.storecalls" }
+func (*watch) ID() string { return "tidegate.store" }
 
 // HandleDeserialize implements middleware.DeserializeMiddleware.
 func (w *watch) HandleDeserialize(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {

@@ -1,8 +1,6 @@
-package storecalls_test
+package store_test
 
 import (
-	"context"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -10,56 +8,23 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-	streams "github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/localdynamo/fault"
-	"github.com/tidegate/tidegate/internal/storecalls"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/internal/table/tabletest"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-func TestResultOf(t *testing.T) {
-	cancelled := func(codes ...string) error {
-		e := &types.TransactionCanceledException{}
-		for _, code := range codes {
-			e.CancellationReasons = append(e.CancellationReasons, types.CancellationReason{Code: aws.String(code)})
-		}
-		return e
-	}
-	for name, c := range map[string]struct {
-		err  error
-		want storecalls.Result
-	}{
-		"none":                  {nil, storecalls.OK},
-		"condition":             {&types.ConditionalCheckFailedException{}, storecalls.Refused},
-		"wrapped":               {fmt.Errorf("spend: %w", &types.ConditionalCheckFailedException{}), storecalls.Refused},
-		"conflict":              {&types.TransactionConflictException{}, storecalls.Refused},
-		"provisioned":           {&types.ProvisionedThroughputExceededException{}, storecalls.Throttled},
-		"on demand":             {&types.ThrottlingException{}, storecalls.Throttled},
-		"account":               {&types.RequestLimitExceeded{}, storecalls.Throttled},
-		"too many readers":      {&streams.LimitExceededException{}, storecalls.Throttled},
-		"transaction refused":   {cancelled("None", "ConditionalCheckFailed"), storecalls.Refused},
-		"transaction throttled": {cancelled("ConditionalCheckFailed", "ThrottlingError"), storecalls.Throttled},
-		"transaction invalid":   {cancelled("ValidationError", "None"), storecalls.Error},
-		"no table":              {&types.ResourceNotFoundException{}, storecalls.Error},
-		"no answer":             {context.DeadlineExceeded, storecalls.Error},
-	} {
-		require.Equal(t, c.want, storecalls.ResultOf(c.err), name)
-		require.Contains(t, storecalls.Results(), c.want)
-	}
-}
-
 // Each attempt counts, those that the SDK makes by itself too, with its time.
 func TestEachAttemptCounts(t *testing.T) {
 	b := tabletest.New(t)
 	registry, now := prometheus.NewRegistry(), time.Duration(0)
-	cfg, err := storecalls.Watch(localdynamo.Config(b.Faults, "us-east-1"), storecalls.Options{
+	cfg, err := store.Watch(localdynamo.Config(b.Faults, "us-east-1"), store.WatchOptions{
 		Service: "test", Metrics: registry, Mono: func() time.Duration { now += 20 * time.Millisecond; return now },
 	})
 	require.NoError(t, err)
@@ -75,7 +40,7 @@ func TestEachAttemptCounts(t *testing.T) {
 	require.Error(t, err)
 
 	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
-# HELP tidegate_store_calls_total Calls to DynamoDB, each attempt for itself, by operation and result: ok, refused, throttled or error.
+# HELP tidegate_store_calls_total Calls to DynamoDB, counting each attempt, by operation and result: ok, refused, throttled or error.
 # TYPE tidegate_store_calls_total counter
 tidegate_store_calls_total{operation="DeleteItem",result="ok",service="test"} 1
 tidegate_store_calls_total{operation="DeleteItem",result="refused",service="test"} 1
@@ -92,12 +57,12 @@ tidegate_store_calls_total{operation="DeleteItem",result="throttled",service="te
 // Two services share a registry; one service has its metrics there once.
 func TestServicesShareARegistry(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	o := storecalls.Options{Service: "one", Metrics: registry, Mono: storecalls.Since(time.Now)}
-	_, err := storecalls.Watch(aws.Config{}, o)
+	o := store.WatchOptions{Service: "one", Metrics: registry, Mono: store.Monotonic(time.Now)}
+	_, err := store.Watch(aws.Config{}, o)
 	require.NoError(t, err)
-	_, err = storecalls.Watch(aws.Config{}, o)
+	_, err = store.Watch(aws.Config{}, o)
 	require.Error(t, err)
 	o.Service = "two"
-	_, err = storecalls.Watch(aws.Config{}, o)
+	_, err = store.Watch(aws.Config{}, o)
 	require.NoError(t, err)
 }

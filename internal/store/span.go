@@ -1,4 +1,4 @@
-package storecalls
+package store
 
 import (
 	"context"
@@ -8,12 +8,12 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// scope is the name under which spans are made.
-const scope = "github.com/tidegate/tidegate/internal/storecalls"
+// scope is the name of the tracer.
+const scope = "github.com/tidegate/tidegate/internal/store"
 
-// startSpan starts the span of a call within that of the context; nil where there
-// is none that is kept. A call of nobody's is in no trace: relays ask several times
-// a second, whether anything happens or not.
+// startSpan starts the span of a call within the span of the context. It returns
+// nil if the context has no recorded span: calls without a request, such as the
+// polls of relays, are not traced.
 func startSpan(ctx context.Context, operation string) (context.Context, trace.Span) {
 	parent := trace.SpanFromContext(ctx)
 	if !parent.IsRecording() {
@@ -25,10 +25,10 @@ func startSpan(ctx context.Context, operation string) (context.Context, trace.Sp
 		trace.WithAttributes(attribute.String("db.system.name", "aws.dynamodb"), attribute.String("db.operation.name", operation)))
 }
 
-// endSpan ends it. A condition that failed is an answer, and no error.
+// endSpan ends the span. A condition that failed is an answer, not an error.
 func endSpan(span trace.Span, result Result, err error) {
 	span.SetAttributes(attribute.String("tidegate.result", string(result)))
-	if result == Throttled || result == Error {
+	if result == ResultThrottled || result == ResultError {
 		span.SetStatus(codes.Error, err.Error())
 	}
 	span.End()

@@ -1,4 +1,4 @@
-package storehttp_test
+package store_test
 
 import (
 	"bytes"
@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/localdynamo"
-	"github.com/tidegate/tidegate/internal/storehttp"
+	"github.com/tidegate/tidegate/internal/store"
 )
 
 // late is a client that answers at once and keeps the request's body.
@@ -56,7 +56,7 @@ func TestTheBodyOutlivesTheSDKs(t *testing.T) {
 			require.NoError(t, err)
 			req.ContentLength = length
 			l := new(late)
-			resp, err := storehttp.OwnBody(l).Do(req)
+			resp, err := store.OwnBody(l).Do(req)
 			require.NoError(t, err)
 			require.NoError(t, resp.Body.Close())
 			require.NoError(t, sent.Close(), "as the SDK does now")
@@ -71,7 +71,7 @@ func TestABodyThatIsCutShort(t *testing.T) {
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://store.invalid", strings.NewReader("content"))
 	require.NoError(t, err)
 	req.ContentLength = 8
-	_, err = storehttp.OwnBody(new(late)).Do(req) //nolint:bodyclose // there is none
+	_, err = store.OwnBody(new(late)).Do(req) //nolint:bodyclose // there is none
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 }
 
@@ -79,7 +79,7 @@ func TestNoBody(t *testing.T) {
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://store.invalid", http.NoBody)
 	require.NoError(t, err)
 	l := new(late)
-	resp, err := storehttp.OwnBody(l).Do(req)
+	resp, err := store.OwnBody(l).Do(req)
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
 	require.Equal(t, http.NoBody, l.body)
@@ -143,7 +143,7 @@ func TestLargeReplies(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	h := &hurried{}
-	h.next = storehttp.OwnBody(storehttp.NewClient().WithTransportOptions(func(transport *http.Transport) {
+	h.next = store.OwnBody(store.NewHTTPClient().WithTransportOptions(func(transport *http.Transport) {
 		transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
 			conn, err := new(net.Dialer).DialContext(ctx, network, address)
 			return &lingering{Conn: conn, h: h}, err

@@ -1,4 +1,4 @@
-package listing_test
+package store_test
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package storeclock
+package store
 
 import (
 	"errors"
@@ -12,39 +12,40 @@ import (
 	"github.com/tidegate/tidegate/pkg/bucket"
 )
 
-// Reading is one look at a process's own clock.
-type Reading struct {
+// ClockReading is a reading of a process's own clock.
+type ClockReading struct {
 	Wall time.Time     // what the process believes the time is; it may be set at any moment
 	Mono time.Duration // since some fixed moment; it never jumps
 }
 
-// Source reads a process's own clock. It is safe for concurrent use.
-type Source func() Reading
+// ClockSource reads a process's own clock. It is safe for concurrent use.
+type ClockSource func() ClockReading
 
 const (
-	// dateResolution is what the Date header cuts off: it counts whole seconds.
+	// dateResolution is the precision of the Date header, which counts whole
+	// seconds.
 	dateResolution = time.Second
-	// boundWindow is how far bounds that are intersected may be apart. Within it
-	// even a poor oscillator (100 ppm) drifts by 3 ms only.
+	// boundWindow limits the age difference of bounds that are intersected. Within
+	// it even a poor oscillator (100 ppm) drifts by only 3 ms.
 	boundWindow = 30 * time.Second
-	// maxBoundAge is how long the last bounds count where no reply came since: the
-	// same oscillator drifts by 360 ms, which is well below maxCorrection. A node
-	// that is asked now and then need not ask the store for the time.
+	// maxBoundAge is the time for which the last bounds hold without a new reply:
+	// the same oscillator drifts by 360 ms, far below maxCorrection. An idle node
+	// therefore need not ask the store for the time.
 	maxBoundAge = time.Hour
-	// maxDivergence is how far wall and monotonic time may part (the clock was
-	// set, the machine slept) before the store has to be asked again.
+	// maxDivergence bounds the difference of wall time and monotonic time. Beyond
+	// it (the clock was set, the machine slept) the store has to be asked again.
 	maxDivergence = 200 * time.Millisecond
-	// maxCorrection is how wrong a node's wall clock may be before the node
-	// stops writing: each second of skew admits a second of refill too much.
+	// maxCorrection bounds the error of a node's wall clock at which the node still
+	// writes: each second of skew grants a second of refill too much.
 	maxCorrection = 2 * time.Second
 )
 
 var (
-	// ErrUnchecked says that no reply of the store has bounded the time yet, or none
-	// since the clock was set.
-	ErrUnchecked = errors.New("the clock was not yet compared with the store's")
-	// ErrSkewed says that this machine's clock is too wrong to write by.
-	ErrSkewed = errors.New("the clock is more than 2 s off the store's: set this machine's clock")
+	// ErrClockUnchecked says that no reply of the store has bounded the time yet,
+	// or since the clock was set.
+	ErrClockUnchecked = errors.New("the clock was not yet compared with the store's")
+	// ErrClockSkewed says that this machine's clock is too wrong for writes.
+	ErrClockSkewed = errors.New("the clock is more than 2 s off the store's: set this machine's clock")
 )
 
 // Clock tells the store's time. Each reply of the store bounds how far the
@@ -56,52 +57,52 @@ var (
 // monotonic time plus a correction from that intersection, zero while zero is
 // in it, so that a clock that is set while the node runs moves nothing.
 type Clock struct {
-	read Source
+	read ClockSource
 	told atomic.Int64 // what Mono told last, nanoseconds
 
 	mu     sync.Mutex
-	anchor Reading                              // guarded by mu: where local time starts; Wall + (Mono − anchor.Mono) is local time
+	anchor ClockReading                         // guarded by mu: where local time starts; Wall + (Mono − anchor.Mono) is local time
 	slots  [boundWindow / time.Second]boundSlot // guarded by mu: a ring by second of monotonic time
 }
 
-// boundSlot holds the intersection of the bounds of one second.
+// boundSlot holds the intersection of the bounds of a second.
 type boundSlot struct {
 	second    int64 // of monotonic time since the anchor, plus 1; 0 is empty
 	low, high time.Duration
 }
 
-// New returns a clock that has not been compared with the store's yet.
-func New(read Source) *Clock {
+// NewClock returns a clock that no reply of the store has bounded yet.
+func NewClock(read ClockSource) *Clock {
 	return &Clock{read: read, anchor: read()}
 }
 
-// Now is the store's time. The error says that no write may be planned:
-// ErrUnchecked until the next reply of the store, ErrSkewed until the
-// clock is right.
+// Now returns the store's time. With an error no write may be planned:
+// ErrClockUnchecked until the next reply of the store, ErrClockSkewed until the
+// machine's clock is right.
 func (c *Clock) Now() (bucket.Instant, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.check()
 	correction, ok := c.correction(r.Mono)
 	if !ok {
-		return bucket.At(r.Wall), ErrUnchecked
+		return bucket.At(r.Wall), ErrClockUnchecked
 	}
 	now := bucket.At(c.local(r.Mono).Add(-correction))
 	if correction.Abs() > maxCorrection {
-		return now, ErrSkewed
+		return now, ErrClockSkewed
 	}
 	return now, nil
 }
 
-// Time is Now as other packages take it.
+// Time is Now with the types of package time.
 func (c *Clock) Time() (time.Time, error) {
 	now, err := c.Now()
 	return now.Time(), err
 }
 
-// Mono is the monotonic time, for ages and deadlines. It never tells the same twice,
-// so that of two sights of a shard it is known which was asked for later, however
-// coarse the machine's clock is.
+// Mono returns the monotonic time, for ages and deadlines. Every value is greater
+// than the one before, so that snapshots of a shard can be ordered by the time of
+// their requests even if the machine's clock is coarse.
 func (c *Clock) Mono() time.Duration {
 	now := int64(c.read().Mono)
 	for {
@@ -113,11 +114,11 @@ func (c *Clock) Mono() time.Duration {
 	}
 }
 
-// Wall is what this machine believes the time is, uncorrected.
+// Wall returns the machine's wall time, uncorrected.
 func (c *Clock) Wall() time.Time { return c.read().Wall }
 
-// Correction is how far the local clock is known to be ahead of the store's,
-// zero while it may be right.
+// Correction returns by how much the local clock is certainly ahead of the store's;
+// zero if it may be right.
 func (c *Clock) Correction() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,8 +126,8 @@ func (c *Clock) Correction() time.Duration {
 	return correction
 }
 
-// check starts afresh when wall and monotonic time have parted.
-func (c *Clock) check() Reading {
+// check resets the bounds if wall time and monotonic time have diverged.
+func (c *Clock) check() ClockReading {
 	r := c.read()
 	if r.Wall.Sub(c.local(r.Mono)).Abs() >= maxDivergence {
 		c.anchor = r
@@ -139,13 +140,14 @@ func (c *Clock) local(mono time.Duration) time.Time {
 	return c.anchor.Wall.Add(mono - c.anchor.Mono)
 }
 
-// correction clamps zero into the intersection of the known bounds.
+// correction returns the value of the intersection of the known bounds that is
+// nearest to zero.
 func (c *Clock) correction(mono time.Duration) (time.Duration, bool) {
 	low, high, known := c.intersection(c.second(mono))
 	return min(max(0, low), high), known
 }
 
-// intersection is what the newest bounds leave, those of boundWindow together.
+// intersection returns the intersection of the newest bounds within boundWindow.
 func (c *Clock) intersection(second int64) (low, high time.Duration, known bool) {
 	newest := int64(0)
 	for _, s := range c.slots {
@@ -170,7 +172,7 @@ func (c *Clock) second(mono time.Duration) int64 {
 	return int64((mono-c.anchor.Mono)/time.Second) + 1
 }
 
-// observe takes the bound of one reply.
+// observe adds the bound of a reply.
 func (c *Clock) observe(sent, received time.Duration, date time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -192,7 +194,7 @@ func (c *Clock) observe(sent, received time.Duration, date time.Time) {
 	}
 }
 
-// Watch returns an HTTP client that takes a bound from each reply of next.
+// Watch returns an HTTP client that adds the bound of each reply of next.
 func (c *Clock) Watch(next aws.HTTPClient) aws.HTTPClient {
 	return watchedClient{clock: c, next: next}
 }
@@ -202,7 +204,7 @@ type watchedClient struct {
 	next  aws.HTTPClient
 }
 
-// Do sends the request and looks at the reply's Date.
+// Do sends the request and reads the reply's Date header.
 func (w watchedClient) Do(req *http.Request) (*http.Response, error) {
 	sent := w.clock.read().Mono
 	resp, err := w.next.Do(req)

@@ -1,4 +1,4 @@
-package storeclock
+package store
 
 import (
 	"io"
@@ -15,13 +15,13 @@ import (
 
 // fakeClock is a node's clock that a test sets; its two times move together
 // unless told otherwise.
-type fakeClock struct{ Reading }
+type fakeClock struct{ ClockReading }
 
 func newFakeClock() *fakeClock {
-	return &fakeClock{Reading{Wall: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}}
+	return &fakeClock{ClockReading{Wall: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}}
 }
 
-func (c *fakeClock) read() Reading { return c.Reading }
+func (c *fakeClock) read() ClockReading { return c.ClockReading }
 
 func (c *fakeClock) advance(d time.Duration) {
 	c.Wall, c.Mono = c.Wall.Add(d), c.Mono+d
@@ -38,9 +38,9 @@ func (c *fakeClock) exchange(s *Clock, skew, there, back time.Duration) {
 
 func TestClockNeedsABoundFirst(t *testing.T) {
 	c := newFakeClock()
-	s := New(c.read)
+	s := NewClock(c.read)
 	_, err := s.Now()
-	require.ErrorIs(t, err, ErrUnchecked)
+	require.ErrorIs(t, err, ErrClockUnchecked)
 	c.exchange(s, 0, time.Millisecond, time.Millisecond)
 	now, err := s.Now()
 	require.NoError(t, err)
@@ -49,7 +49,7 @@ func TestClockNeedsABoundFirst(t *testing.T) {
 
 func TestClockIsCorrectedIntoTheBounds(t *testing.T) {
 	c := newFakeClock()
-	s := New(c.read)
+	s := NewClock(c.read)
 	const behind = 1700 * time.Millisecond // the node's clock
 	for range 200 {
 		c.exchange(s, behind, 2*time.Millisecond, 3*time.Millisecond)
@@ -63,54 +63,54 @@ func TestClockIsCorrectedIntoTheBounds(t *testing.T) {
 func TestClockBeyondTwoSecondsStopsWrites(t *testing.T) {
 	for _, skew := range []time.Duration{4 * time.Second, -4 * time.Second} {
 		c := newFakeClock()
-		s := New(c.read)
+		s := NewClock(c.read)
 		c.exchange(s, skew, time.Millisecond, time.Millisecond)
 		_, err := s.Now()
-		require.ErrorIs(t, err, ErrSkewed, "skew %s", skew)
+		require.ErrorIs(t, err, ErrClockSkewed, "skew %s", skew)
 	}
 }
 
 func TestSettingTheClockAsksTheStoreAgain(t *testing.T) {
 	c := newFakeClock()
-	s := New(c.read)
+	s := NewClock(c.read)
 	c.exchange(s, 0, time.Millisecond, time.Millisecond)
 	_, err := s.Now()
 	require.NoError(t, err)
 	c.Wall = c.Wall.Add(time.Hour)
 	_, err = s.Now()
-	require.ErrorIs(t, err, ErrUnchecked)
+	require.ErrorIs(t, err, ErrClockUnchecked)
 	c.exchange(s, -time.Hour, time.Millisecond, time.Millisecond)
 	_, err = s.Now()
-	require.ErrorIs(t, err, ErrSkewed, "the store shows that it was set wrong")
+	require.ErrorIs(t, err, ErrClockSkewed, "the store shows that it was set wrong")
 }
 
 func TestContradictingBoundsStartAfresh(t *testing.T) {
 	c := newFakeClock()
-	s := New(c.read)
+	s := NewClock(c.read)
 	c.exchange(s, 0, time.Millisecond, time.Millisecond)
 	c.advance(2 * time.Second)
 	c.exchange(s, 5*time.Second, time.Millisecond, time.Millisecond)
 	_, err := s.Now()
-	require.ErrorIs(t, err, ErrSkewed, "the newest bound counts")
+	require.ErrorIs(t, err, ErrClockSkewed, "the newest bound counts")
 }
 
 func TestOldBoundsAreForgotten(t *testing.T) {
 	c := newFakeClock()
-	s := New(c.read)
+	s := NewClock(c.read)
 	c.exchange(s, 0, time.Millisecond, time.Millisecond)
 	c.advance(maxBoundAge - time.Second)
 	_, err := s.Now()
 	require.NoError(t, err, "a quiet node does not ask for the time before each write")
 	c.advance(2 * time.Second)
 	_, err = s.Now()
-	require.ErrorIs(t, err, ErrUnchecked)
+	require.ErrorIs(t, err, ErrClockUnchecked)
 }
 
 // Bounds further apart than the window say nothing of each other: the clock may
 // have drifted in between.
 func TestNewBoundsReplaceOldOnes(t *testing.T) {
 	c := newFakeClock()
-	s := New(c.read)
+	s := NewClock(c.read)
 	c.exchange(s, 1500*time.Millisecond, time.Millisecond, time.Millisecond)
 	require.Negative(t, s.Correction())
 	c.advance(boundWindow + time.Second)
@@ -123,7 +123,7 @@ func TestNewBoundsReplaceOldOnes(t *testing.T) {
 func TestClockProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := newFakeClock()
-		s := New(c.read)
+		s := NewClock(c.read)
 		skew := time.Duration(rapid.Int64Range(-1900, 1900).Draw(t, "skew ms")) * time.Millisecond
 		var widest time.Duration
 		for range rapid.IntRange(1, 40).Draw(t, "replies") {
@@ -147,7 +147,7 @@ func (f roundTrip) Do(r *http.Request) (*http.Response, error) { return f(r) }
 
 func TestWatchReadsTheDateHeader(t *testing.T) {
 	c := newFakeClock()
-	s := New(c.read)
+	s := NewClock(c.read)
 	client := s.Watch(roundTrip(func(*http.Request) (*http.Response, error) {
 		h := http.Header{"Date": {c.Wall.Format(http.TimeFormat)}}
 		return &http.Response{Header: h, Body: io.NopCloser(strings.NewReader(""))}, nil
@@ -164,7 +164,7 @@ func TestWatchReadsTheDateHeader(t *testing.T) {
 // On a clock that stands still for a while, what is asked for later is known to be.
 func TestMonotonicTimeNeverTellsTheSameTwice(t *testing.T) {
 	m := newFakeClock()
-	c := New(m.read)
+	c := NewClock(m.read)
 	last := c.Mono()
 	for i := range 1000 {
 		if i%100 == 0 {
