@@ -6,6 +6,9 @@ SHELL       := bash
 
 CACHE    := $(CURDIR)/.cache
 GO       ?= go
+# What only tests need has a module of its own, so that nothing that imports
+# Tidegate inherits it.
+MODULES  := . test/deploy test/alerts
 FUZZTIME ?= 10s
 BENCHTIME ?= 1x
 NIGHT_CHECKS ?= 1000
@@ -32,13 +35,14 @@ run: build ## start the whole system on embedded back ends
 # services at once, and wait more than they work.
 UNITS    = $$($(GO) list ./... | grep -v -e /tidegate/cmd/ -e /tidegate/test/)
 # Units that are raced on every change: seconds each, with goroutines of their own.
-RACED   := ./internal/daemon ./internal/leader ./internal/roster ./internal/storecalls ./pkg/client/... \
+RACED   := ./internal/daemon ./internal/leader ./internal/roster ./internal/store ./pkg/client/... \
 	./services/aggregator ./services/archiver ./services/sharder
 
 .PHONY: test
 test: ## run all tests, the concurrent units that are quick with the race detector
 	$(GO) test -race -short -shuffle=on -timeout 5m -p 4 $(RACED)
 	$(GO) test -shuffle=on -timeout 10m -p 4 -parallel 4 $$($(GO) list ./... | grep -vxF "$$($(GO) list $(RACED))")
+	cd test/deploy && $(GO) test -shuffle=on -timeout 10m -parallel 4 ./...
 
 .PHONY: test-fast
 test-fast: ## run the tests of pure packages, stores and services in a minute; what has not changed is not run again
@@ -51,7 +55,7 @@ test-race: ## run what runs in the tests' own processes with the race detector, 
 .PHONY: test-night
 test-night: ## check each property NIGHT_CHECKS times (1000), kill the engine 1,000 times, then fuzz
 	RAPID_CHECKS=$(NIGHT_CHECKS) $(GO) test -count=1 -shuffle=on -timeout 3h $(UNITS)
-	$(GO) test -count=1 -timeout 1h -run TestKill ./internal/localdynamo -kills 1000
+	$(GO) test -count=1 -timeout 1h -run TestKill ./engine -kills 1000
 	$(MAKE) fuzz
 
 .PHONY: test-forget
@@ -70,14 +74,12 @@ cover: ## run all tests, say what they cover, and leave the lines in .cache/cove
 	$(GO) tool cover -func=$(CACHE)/cover.out | tail -1
 
 .PHONY: check
-check: lint ## lint, go vet, and that go.mod is tidy
-	$(GO) vet -tags otherengine,natscli,python ./...
-	$(GO) mod tidy -diff
-	$(GO) mod verify
+check: lint ## lint, go vet, and that go.mod is tidy, of every module
+	for module in $(MODULES); do (cd $$module; $(GO) vet -tags otherengine,natscli,python ./...; $(GO) mod tidy -diff; $(GO) mod verify); done
 
 .PHONY: lint
 lint: $(CACHE)/bin/golangci-lint-$(GOLANGCI_VERSION) ## run golangci-lint
-	$< run ./...
+	for module in $(MODULES); do (cd $$module; $< run ./...); done
 
 .PHONY: vuln
 vuln: ## look for known vulnerabilities in what is called; needs the network
@@ -109,16 +111,17 @@ fuzz: ## run every fuzz target for FUZZTIME (10s)
 test-dynoxide: ## admission's suite on an independent engine, dynoxide, and the embedded one compared with it; needs npm
 	dynoxide="$$(scripts/get-dynoxide $(DYNOXIDE_VERSION) $(CACHE)/dynoxide)"; \
 	scripts/with-dynoxide "$$dynoxide" $(GO) test -count=1 -timeout 10m ./services/admission; \
-	scripts/with-dynoxide "$$dynoxide" $(GO) test -count=1 -timeout 10m -tags otherengine ./internal/localdynamo/differential -rapid.checks=1000
+	scripts/with-dynoxide "$$dynoxide" $(GO) test -count=1 -timeout 10m -tags otherengine ./engine/differential -rapid.checks=1000
 
 .PHONY: test-dynamodb-local
 test-dynamodb-local: ## the same against DynamoDB Local; read scripts/get-dynamodb-local first: its licence
 	scripts/with-dynamodb-local "$$(scripts/get-dynamodb-local $(CACHE)/dynamodb-local)" \
-		$(GO) test -count=1 -timeout 20m -tags otherengine ./services/admission ./internal/localdynamo/differential
+		$(GO) test -count=1 -timeout 20m -tags otherengine ./services/admission ./engine/differential
 
 .PHONY: test-nats-cli
 test-nats-cli: $(CACHE)/natscli-$(NATSCLI_VERSION)/nats ## run what docs/nats-cli.md says; builds the nats command into .cache, which takes minutes the first time
-	TIDEGATE_TEST_NATS_CLI=$(<D) $(GO) test -count=1 -tags natscli -run 'TestNATSCommandLine|TestTheNATSCommandLineOfATenant' ./test/readme ./test/deploy
+	TIDEGATE_TEST_NATS_CLI=$(<D) $(GO) test -count=1 -tags natscli -run TestNATSCommandLine ./test/readme
+	cd test/deploy; TIDEGATE_TEST_NATS_CLI=$(<D) $(GO) test -count=1 -tags natscli -run TestTheNATSCommandLineOfATenant ./...
 
 # In the module's own folder: `go install` would look for a module by the program's
 # path first, which not every proxy answers.

@@ -13,7 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/localdynamo"
+	"github.com/tidegate/tidegate/engine"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -109,7 +109,7 @@ func first(stdout, _ string) string { return stdout }
 // removeItem deletes an item of the running store, past everybody.
 func (s *system) removeItem(t *testing.T, key keys.Item) {
 	t.Helper()
-	cfg := localdynamo.Config(http.DefaultClient, localRegion)
+	cfg := engine.Config(http.DefaultClient, localRegion)
 	endpoint := s.endpoint(t)
 	cfg.BaseEndpoint = &endpoint
 	name := table.DefaultName

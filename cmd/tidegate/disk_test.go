@@ -19,8 +19,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/localdynamo"
-	"github.com/tidegate/tidegate/internal/localdynamo/journal"
+	"github.com/tidegate/tidegate/engine"
+	"github.com/tidegate/tidegate/engine/journal"
 	"github.com/tidegate/tidegate/internal/table"
 )
 
@@ -196,10 +196,10 @@ func TestAFailedDiskEndsTheProcess(t *testing.T) {
 // TestItemsExpireInMemory lets minutes pass for a store without a directory.
 func TestItemsExpireInMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine, closeEngine, kept, err := dynamodbCmd{}.open(slog.New(slog.DiscardHandler))
+		embedded, closeEngine, kept, err := dynamodbCmd{}.open(slog.New(slog.DiscardHandler))
 		require.NoError(t, err)
 		require.Contains(t, kept, "memory")
-		db := dynamodb.NewFromConfig(localdynamo.Config(engine.HTTPClient(), localRegion))
+		db := dynamodb.NewFromConfig(engine.Config(embedded.HTTPClient(), localRegion))
 		require.NoError(t, table.CreateTable(t.Context(), db, table.DefaultName))
 		live, err := db.DescribeTimeToLive(t.Context(), &dynamodb.DescribeTimeToLiveInput{TableName: aws.String(table.DefaultName)})
 		require.NoError(t, err)

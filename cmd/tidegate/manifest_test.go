@@ -19,11 +19,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/engine"
+	"github.com/tidegate/tidegate/engine/fault"
 	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
-	"github.com/tidegate/tidegate/internal/localdynamo"
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 )
@@ -125,16 +125,16 @@ type faultySystem struct {
 func startFaulty(t *testing.T) *faultySystem {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	engine := localdynamo.New(localdynamo.Options{Now: time.Now})
-	direct := localdynamo.Config(engine.HTTPClient(), localRegion)
+	embedded := engine.New(engine.Options{Now: time.Now})
+	direct := engine.Config(embedded.HTTPClient(), localRegion)
 	client := dynamodb.NewFromConfig(direct)
 	require.NoError(t, prepareTable(t.Context(), client, table.DefaultName))
 	id, err := config.NewNamespaces(client, table.DefaultName).Lookup(t.Context(), api.DefaultNamespace)
 	require.NoError(t, err)
-	s := &faultySystem{nats: natstest.Start(t).ClientURL(), ns: id, stored: config.NewLimitStore(client, table.DefaultName, audit.NewLog(client, table.DefaultName, func() (time.Time, error) { return time.Now(), nil })), faults: fault.New(fault.Options{Next: engine.HTTPClient(), Now: time.Now})}
+	s := &faultySystem{nats: natstest.Start(t).ClientURL(), ns: id, stored: config.NewLimitStore(client, table.DefaultName, audit.NewLog(client, table.DefaultName, func() (time.Time, error) { return time.Now(), nil })), faults: fault.New(fault.Options{Next: embedded.HTTPClient(), Now: time.Now})}
 	n := node{
 		nats: natsFlags{NATS: s.nats}, table: table.DefaultName, log: log, metrics: prometheus.NewRegistry(),
-		store: localdynamo.Config(&http.Client{Transport: s.faults}, localRegion),
+		store: engine.Config(&http.Client{Transport: s.faults}, localRegion),
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, ended := make(chan struct{}), make(chan error, 1)

@@ -11,10 +11,10 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tidegate/tidegate/engine"
 	"github.com/tidegate/tidegate/internal/archive"
 	"github.com/tidegate/tidegate/internal/daemon"
 	"github.com/tidegate/tidegate/internal/embednats"
-	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 )
@@ -48,16 +48,16 @@ func (c upCmd) Run(ctx context.Context, o output) error {
 	}
 	defer flush()
 	return c.serve(ctx, log, "up", func(ctx context.Context, admin *daemon.Admin, registry *prometheus.Registry, ready func()) (err error) {
-		engine, closeEngine, err := c.openEngine(c.Dir, log)
+		embedded, closeEngine, err := c.openEngine(c.Dir, log)
 		if err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, closeEngine()) }()
-		engine.Register(registry)
-		admin.AddVitalCheck("store", func(context.Context) error { return engine.Health() })
+		embedded.Register(registry)
+		admin.AddVitalCheck("store", func(context.Context) error { return embedded.Health() })
 		if c.DynamoDBListen != "" {
 			var stop func()
-			if c.DynamoDBListen, stop, err = listenHTTP(ctx, "--dynamodb-listen", c.DynamoDBListen, engine, log); err != nil {
+			if c.DynamoDBListen, stop, err = listenHTTP(ctx, "--dynamodb-listen", c.DynamoDBListen, embedded, log); err != nil {
 				return err
 			}
 			defer stop()
@@ -67,7 +67,7 @@ func (c upCmd) Run(ctx context.Context, o output) error {
 			return err
 		}
 		defer ns.Shutdown()
-		store := localdynamo.Config(engine.HTTPClient(), localRegion)
+		store := engine.Config(embedded.HTTPClient(), localRegion)
 		if err := prepareTable(ctx, dynamodb.NewFromConfig(store), table.DefaultName); err != nil {
 			return err
 		}
@@ -80,7 +80,7 @@ func (c upCmd) Run(ctx context.Context, o output) error {
 			nats: natsFlags{NATS: ns.URL()}, via: []nats.Option{ns.InProcess()}, table: table.DefaultName, store: store,
 			archive: kept, log: log, metrics: registry, traces: traces,
 		}
-		return n.all(ctx, engine, func() {
+		return n.all(ctx, embedded, func() {
 			ready()
 			c.greet(o, ns.URL())
 		})
@@ -89,7 +89,7 @@ func (c upCmd) Run(ctx context.Context, o output) error {
 
 // all runs all services until ctx ends or the disk of their store fails; it calls
 // ready once admission is, the last.
-func (n node) all(ctx context.Context, engine *localdynamo.Engine, ready func()) error {
+func (n node) all(ctx context.Context, embedded *engine.Engine, ready func()) error {
 	beside := func(name string, create maker) daemon.Component {
 		return daemon.Component{Name: name, Beside: true, Run: func(stop, _ context.Context, runs func()) error {
 			return n.run(stop, name, create, runs)
@@ -98,7 +98,7 @@ func (n node) all(ctx context.Context, engine *localdynamo.Engine, ready func())
 	return daemon.NewGroup(daemon.GroupOptions{Log: n.log, Now: time.Now},
 		daemon.Component{Name: "store", Run: func(stop, _ context.Context, runs func()) error {
 			runs()
-			return untilFailed(stop, engine)
+			return untilFailed(stop, embedded)
 		}},
 		beside("relay", relayCmd{Expects: []string{api.ServiceAggregator}}.make),
 		beside("aggregator", aggregatorCmd{}.make),
@@ -159,12 +159,12 @@ func (c dynamodbCmd) Run(ctx context.Context, o output) (err error) {
 	if err != nil {
 		return err
 	}
-	engine, closeEngine, kept, err := c.open(log)
+	embedded, closeEngine, kept, err := c.open(log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeEngine()) }()
-	bound, stop, err := listenHTTP(ctx, "--listen", c.Listen, withHealth(engine), log)
+	bound, stop, err := listenHTTP(ctx, "--listen", c.Listen, withHealth(embedded), log)
 	if err != nil {
 		return err
 	}
@@ -175,15 +175,15 @@ func (c dynamodbCmd) Run(ctx context.Context, o output) (err error) {
 		p.line("  %s table create --dynamodb-endpoint %s", quoted(o.self), endpoint)
 		p.line("\n%s", howToStop)
 	})
-	return errors.Join(err, untilFailed(ctx, engine))
+	return errors.Join(err, untilFailed(ctx, embedded))
 }
 
 // open makes or opens the store. kept says where its data is.
-func (c dynamodbCmd) open(log *slog.Logger) (engine *localdynamo.Engine, closeEngine func() error, kept string, err error) {
+func (c dynamodbCmd) open(log *slog.Logger) (embedded *engine.Engine, closeEngine func() error, kept string, err error) {
 	if c.Dir == "" {
-		engine, closeEngine = memoryEngine()
-		return engine, closeEngine, "in memory only", nil
+		embedded, closeEngine = memoryEngine()
+		return embedded, closeEngine, "in memory only", nil
 	}
-	engine, closeEngine, err = c.openEngine(c.Dir, log)
-	return engine, closeEngine, "data in " + c.Dir, err
+	embedded, closeEngine, err = c.openEngine(c.Dir, log)
+	return embedded, closeEngine, "data in " + c.Dir, err
 }

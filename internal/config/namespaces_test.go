@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -15,7 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
+	"github.com/tidegate/tidegate/engine/fault"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/internal/table/tabletest"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -158,6 +159,16 @@ func TestEnsureGivesUp(t *testing.T) {
 	b.Before("GetItem", cancel)
 	_, err = r.Ensure(ctx, "default")
 	require.Error(t, err)
+}
+
+func TestEnsureDoesNotRepeatARejectedWrite(t *testing.T) {
+	b, r := newNamespaces(t)
+	b.Fail("TransactWriteItems", fault.Fault{Kind: fault.Refused, Refusal: fault.Refusal{
+		Status: http.StatusBadRequest, Type: "com.amazon.coral.service#AccessDeniedException", Message: "not authorized",
+	}})
+	_, err := r.Ensure(t.Context(), "default")
+	require.ErrorContains(t, err, "not authorized")
+	require.Equal(t, 1, b.Calls("TransactWriteItems"))
 }
 
 func TestADamagedEntryIsNoUnknownNamespace(t *testing.T) {

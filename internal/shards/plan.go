@@ -91,11 +91,11 @@ func mergeLimit(now bucket.Instant, l bucket.Limit, into, gone bucket.Shard, sta
 // limit applies. A limit that does not apply cannot refuse the request.
 type Costs func(limit string) (milli int64, governed bool)
 
-// PlanGather plans a multi-shard spend: it takes the costs from the whole bucket by
+// PlanMultiSpend plans a multi-shard spend: it takes the costs from the whole bucket by
 // levelling, in a transaction. It returns nil if the bucket does not have the
 // tokens. Shards without a part in the costs are left out, with an exception: if a
 // limit applies and costs nothing, a shard without debt in that limit takes part.
-func (t Tree) PlanGather(now bucket.Instant, costs Costs, nonce string) *table.Gather {
+func (t Tree) PlanMultiSpend(now bucket.Instant, costs Costs, nonce string) *table.MultiSpend {
 	parts := make([]table.Commit, len(t))
 	for _, l := range t[0].Limits {
 		cost, governed := costs(l.Name)
@@ -120,7 +120,7 @@ func (t Tree) PlanGather(now bucket.Instant, costs Costs, nonce string) *table.G
 			part.Limits = append(part.Limits, table.LimitChange{Name: l.Name, Change: tally.Change(), Consumed: tally.Consumed()})
 		}
 	}
-	g := &table.Gather{}
+	g := &table.MultiSpend{}
 	for i := range parts {
 		c := &parts[i]
 		if len(c.Limits) == 0 {

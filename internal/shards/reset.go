@@ -60,8 +60,8 @@ type Operator struct {
 // NewOperator returns an operator that audits its changes.
 func NewOperator(s *Store, log *audit.Log) *Operator { return &Operator{store: s, log: log} }
 
-// Look reads a bucket for display. It names shards that cannot be decoded.
-func (o *Operator) Look(ctx context.Context, key keys.Bucket) (api.BucketReply, error) {
+// Describe reads a bucket for display. It names shards that cannot be decoded.
+func (o *Operator) Describe(ctx context.Context, key keys.Bucket) (api.BucketReply, error) {
 	tree, damaged, err := o.read(ctx, key, table.ErrDamaged)
 	if err != nil {
 		return api.BucketReply{}, err

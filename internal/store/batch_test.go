@@ -14,7 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/localdynamo"
+	"github.com/tidegate/tidegate/engine"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/internal/table/tabletest"
@@ -105,8 +105,8 @@ func TestBatchReadReadsEverythingOnce(t *testing.T) {
 		{keys: 230, processed: 30, calls: 4 + 4 + 1},
 	} {
 		t.Run(fmt.Sprintf("%d keys %d processed", c.keys, c.processed), func(t *testing.T) {
-			engine := localdynamo.New(localdynamo.Options{Now: noon})
-			b := tabletest.Behind(t, partial{engine.HTTPClient(), c.processed}, noon)
+			embedded := engine.New(engine.Options{Now: noon})
+			b := tabletest.Behind(t, partial{embedded.HTTPClient(), c.processed}, noon)
 			wanted := stored(t, b, c.keys)
 			items, err := store.BatchRead(t.Context(), b.DB, b.Table, wanted)
 			require.NoError(t, err)
@@ -125,8 +125,8 @@ func TestBatchReadReadsEverythingOnce(t *testing.T) {
 }
 
 func TestBatchReadGivesUpWithItsContext(t *testing.T) {
-	engine := localdynamo.New(localdynamo.Options{Now: noon})
-	b := tabletest.Behind(t, partial{engine.HTTPClient(), 0}, noon)
+	embedded := engine.New(engine.Options{Now: noon})
+	b := tabletest.Behind(t, partial{embedded.HTTPClient(), 0}, noon)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	_, err := store.BatchRead(ctx, b.DB, b.Table, []keys.Key{keys.SystemConfig{Namespace: "AAAAAAAAAAA"}.Key()})

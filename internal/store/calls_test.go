@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/localdynamo"
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
+	"github.com/tidegate/tidegate/engine"
+	"github.com/tidegate/tidegate/engine/fault"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/internal/table/tabletest"
@@ -24,7 +24,7 @@ import (
 func TestEachAttemptCounts(t *testing.T) {
 	b := tabletest.New(t)
 	registry, now := prometheus.NewRegistry(), time.Duration(0)
-	cfg, err := store.Watch(localdynamo.Config(b.Faults, "us-east-1"), store.WatchOptions{
+	cfg, err := store.Watch(engine.Config(b.Faults, "us-east-1"), store.WatchOptions{
 		Service: "test", Metrics: registry, Mono: func() time.Duration { now += 20 * time.Millisecond; return now },
 	})
 	require.NoError(t, err)

@@ -18,7 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/localdynamo"
+	"github.com/tidegate/tidegate/engine"
 	"github.com/tidegate/tidegate/internal/store"
 )
 
@@ -137,9 +137,9 @@ func (c *lingering) Write(b []byte) (int, error) {
 // loopback and without the SDK's retries.
 func TestLargeReplies(t *testing.T) {
 	const requests = 100
-	engine := localdynamo.New(localdynamo.Options{Now: time.Now})
+	embedded := engine.New(engine.Options{Now: time.Now})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		engine.ServeHTTP(flushing{w}, r)
+		embedded.ServeHTTP(flushing{w}, r)
 	}))
 	t.Cleanup(server.Close)
 	h := &hurried{}

@@ -13,8 +13,8 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
-	"github.com/tidegate/tidegate/internal/localdynamo"
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
+	"github.com/tidegate/tidegate/engine"
+	"github.com/tidegate/tidegate/engine/fault"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/internal/table/tabletest"
@@ -25,7 +25,7 @@ import (
 // spans nothing is traced.
 func TestEachAttemptIsASpan(t *testing.T) {
 	b := tabletest.New(t)
-	cfg, err := store.Watch(localdynamo.Config(b.Faults, "us-east-1"), store.WatchOptions{
+	cfg, err := store.Watch(engine.Config(b.Faults, "us-east-1"), store.WatchOptions{
 		Service: "test", Metrics: prometheus.NewRegistry(), Mono: store.Monotonic(time.Now),
 	})
 	require.NoError(t, err)

@@ -166,14 +166,14 @@ func (l *MergeLimit) goes(e *expression) {
 	e.require(e.name(drawn), comparison, e.value(number(l.GoneMax)))
 }
 
-// Gather is the transaction of a multi-shard spend. Each part is a spend of its
+// MultiSpend is the transaction of a multi-shard spend. Each part is a spend of its
 // shard; together they take tokens from all limits or from no limit.
-type Gather struct {
+type MultiSpend struct {
 	Parts []Commit
 }
 
 // Writes returns a write for each part.
-func (g *Gather) Writes(table string) []types.TransactWriteItem {
+func (g *MultiSpend) Writes(table string) []types.TransactWriteItem {
 	writes := make([]types.TransactWriteItem, len(g.Parts))
 	for i := range g.Parts {
 		c := &g.Parts[i]

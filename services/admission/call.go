@@ -11,12 +11,13 @@ import (
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/bucket"
+	"github.com/tidegate/tidegate/services/admission/lease"
 )
 
 // What keeps a call from being decided. All of them but errLate, errInternal and
 // errDamaged are answered by the unavailable policy.
 var (
-	errLate        = errors.New("the caller's time was up before anything was spent")
+	errLate        = lease.ErrLate
 	errStoreSlow   = errors.New("the store did not answer in time")
 	errStoreDown   = errors.New("the store cannot be reached")
 	errUnknown     = errors.New("the write's outcome is unknown: its tokens count as spent")

@@ -276,7 +276,7 @@ func (w *spread) sync(tree shards.Tree, settings *config.Resolved) {
 // what it was planned for.
 func (w *spread) gather(now bucket.Instant, tree shards.Tree, settings *config.Resolved) (res result, done bool) {
 	node := w.first.node
-	plan := tree.PlanGather(now, func(limit string) (int64, bool) {
+	plan := tree.PlanMultiSpend(now, func(limit string) (int64, bool) {
 		return costOf(w.amounts, limit), settings.Governs(limit)
 	}, node.nonce())
 	if plan == nil {
@@ -311,7 +311,7 @@ func (w *spread) gather(now bucket.Instant, tree shards.Tree, settings *config.R
 }
 
 // afterPart is a shard as a gather leaves it.
-func afterPart(b *table.Bucket, g *table.Gather) *table.Bucket {
+func afterPart(b *table.Bucket, g *table.MultiSpend) *table.Bucket {
 	for i := range g.Parts {
 		part := &g.Parts[i]
 		if part.Key != b.Key {

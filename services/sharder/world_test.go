@@ -12,11 +12,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/engine"
 	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/consume"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
-	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
@@ -49,7 +49,7 @@ func worldStart() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, key: testKey(0), nats: natstest.Start(t)}
-	w.Bench = tabletest.Behind(t, localdynamo.New(localdynamo.Options{Now: w.now}).HTTPClient(), w.now)
+	w.Bench = tabletest.Behind(t, engine.New(engine.Options{Now: w.now}).HTTPClient(), w.now)
 	return w
 }
 
@@ -68,7 +68,7 @@ func (w *world) pass(d time.Duration) { w.elapsed.Add(int64(d)) }
 func (w *world) sharder() *Sharder {
 	w.t.Helper()
 	s, err := New(Config{
-		NATS: w.nats.Connect(w.t), DynamoDB: localdynamo.Config(w.Faults, "us-east-1"), Table: w.Table, Member: "member-" + strconv.FormatInt(w.sequence.Add(1), 10),
+		NATS: w.nats.Connect(w.t), DynamoDB: engine.Config(w.Faults, "us-east-1"), Table: w.Table, Member: "member-" + strconv.FormatInt(w.sequence.Add(1), 10),
 		Clock: w.clock, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(),
 	})
 	require.NoError(w.t, err)

@@ -4,7 +4,7 @@
 //	make bench        (go test -run '^$' -bench . ./test/bench)
 //
 //	callers ─TCP─▶ embedded NATS ─TCP─┬─▶ echo: replies at once, with as many bytes
-//	                                  └─▶ admission ─▶ fault (latency, counts) ─▶ localdynamo
+//	                                  └─▶ admission ─▶ fault (latency, counts) ─▶ engine
 //
 // # Words
 //

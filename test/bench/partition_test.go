@@ -18,8 +18,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/localdynamo"
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
+	"github.com/tidegate/tidegate/engine"
+	"github.com/tidegate/tidegate/engine/fault"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -120,7 +120,7 @@ func newPartitioned(b *testing.B, sharded bool) *partitioned {
 	b.Helper()
 	w := newWorld(b)
 	p := &partitioned{all: histogram(), second: histogram()}
-	p.feed = &feed{world: w, db: dynamodb.NewFromConfig(localdynamo.Config(w.engine.HTTPClient(), "us-east-1"))}
+	p.feed = &feed{world: w, db: dynamodb.NewFromConfig(engine.Config(w.engine.HTTPClient(), "us-east-1"))}
 	p.partitions = fault.New(fault.Options{Next: w.store, Now: time.Now, Partitions: &fault.Partitions{Count: manyPartitions}})
 	w.store = p.partitions
 	p.trees = shards.NewStore(p.db, table.DefaultName, nil, nil)
@@ -143,7 +143,7 @@ func (p *partitioned) sharder() {
 	nc, err := nats.Connect(p.url, nats.ReconnectBufSize(-1))
 	require.NoError(p.tb, err)
 	s, err := sharder.New(sharder.Config{
-		NATS: nc, DynamoDB: localdynamo.Config(p.partitions, "us-east-1"), Table: table.DefaultName, Member: "bench",
+		NATS: nc, DynamoDB: engine.Config(p.partitions, "us-east-1"), Table: table.DefaultName, Member: "bench",
 		Clock: clock(), Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(),
 	})
 	require.NoError(p.tb, err)

@@ -14,11 +14,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/engine"
+	"github.com/tidegate/tidegate/engine/fault"
+	"github.com/tidegate/tidegate/internal/admin"
 	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
-	"github.com/tidegate/tidegate/internal/localdynamo"
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -35,7 +36,7 @@ const (
 // world is a store and a NATS server, embedded, and what was started on them.
 type world struct {
 	tb     host
-	engine *localdynamo.Engine
+	engine *engine.Engine
 	store  http.RoundTripper // the engine, and what stands before it for everybody
 	url    string            // of the NATS server
 	ns     string            // id of the default namespace
@@ -54,9 +55,9 @@ func newWorld(tb testing.TB, own ...api.Limit) *world {
 // newStore is a world without a NATS server.
 func newStore(tb host, own ...api.Limit) *world {
 	tb.Helper()
-	w := &world{tb: tb, engine: localdynamo.New(localdynamo.Options{Now: time.Now})}
+	w := &world{tb: tb, engine: engine.New(engine.Options{Now: time.Now})}
 	w.store = w.engine.HTTPClient()
-	db := dynamodb.NewFromConfig(localdynamo.Config(w.engine.HTTPClient(), "us-east-1"))
+	db := dynamodb.NewFromConfig(engine.Config(w.engine.HTTPClient(), "us-east-1"))
 	require.NoError(tb, table.CreateTable(tb.Context(), db, table.DefaultName))
 	var err error
 	w.ns, err = config.NewNamespaces(db, table.DefaultName).Ensure(tb.Context(), api.DefaultNamespace)
@@ -141,9 +142,12 @@ func (w *world) node(latency time.Duration, tuning admission.Tuning) *node {
 	n.store = newTimed(n.calls)
 	nc, err := nats.Connect(w.url, nats.ReconnectBufSize(-1))
 	require.NoError(w.tb, err)
+	log := slog.New(slog.DiscardHandler)
+	store, clock, err := store.Clocked(engine.Config(n.store, "us-east-1"), "admission", clock(), n.metrics)
+	require.NoError(w.tb, err)
 	service, err := admission.New(admission.Config{
-		NATS: nc, DynamoDB: localdynamo.Config(n.store, "us-east-1"), Table: table.DefaultName,
-		Clock: clock(), Log: slog.New(slog.DiscardHandler), Metrics: n.metrics, Version: "0.0.0", Tuning: tuning,
+		NATS: nc, DynamoDB: store, Table: table.DefaultName, Clock: clock, Log: log, Metrics: n.metrics, Version: "0.0.0", Tuning: tuning,
+		Control: admin.Open(admin.Options{DynamoDB: store, Table: table.DefaultName, Clock: clock, Publish: nc.Publish, Log: log}),
 	})
 	require.NoError(w.tb, err)
 	runtime.AddCleanup(service, func(done chan struct{}) { close(done) }, n.collected)

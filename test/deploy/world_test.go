@@ -15,12 +15,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/engine"
+	"github.com/tidegate/tidegate/engine/fault"
+	"github.com/tidegate/tidegate/internal/admin"
 	"github.com/tidegate/tidegate/internal/archive"
 	"github.com/tidegate/tidegate/internal/archive/archivetest"
 	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/consume"
-	"github.com/tidegate/tidegate/internal/localdynamo"
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/internal/schema"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
@@ -41,7 +42,7 @@ const (
 // world is a store and an admission node on a NATS server with permissions.
 type world struct {
 	nats    natsServer
-	engine  *localdynamo.Engine
+	engine  *engine.Engine
 	calls   *fault.Transport     // of everybody to the store
 	objects *archivetest.S3      // the audit archive's
 	record  map[string]*recorder // of each role's calls, before the fault layer
@@ -56,7 +57,7 @@ func roles() []string {
 }
 
 // store is the store as a role asks it.
-func (w *world) store(role string) aws.Config { return localdynamo.Config(w.record[role], region) }
+func (w *world) store(role string) aws.Config { return engine.Config(w.record[role], region) }
 
 func newWorld(t *testing.T, tenants ...string) *world {
 	t.Helper()
@@ -68,7 +69,7 @@ func newWorld(t *testing.T, tenants ...string) *world {
 func newWorldOn(t *testing.T, nats natsServer, tenants ...string) *world {
 	t.Helper()
 	w := &world{nats: nats, record: map[string]*recorder{}, objects: archivetest.New(t)}
-	w.engine = localdynamo.New(localdynamo.Options{Now: time.Now})
+	w.engine = engine.New(engine.Options{Now: time.Now})
 	w.calls = fault.New(fault.Options{Next: w.engine.HTTPClient(), Now: time.Now})
 	for _, role := range roles() {
 		w.record[role] = newRecorder(w.calls)
@@ -89,10 +90,15 @@ func newWorldOn(t *testing.T, nats natsServer, tenants ...string) *world {
 func (w *world) runAdmission(t *testing.T) (stop func()) {
 	t.Helper()
 	nc, refusals := w.service(t, admissionUser)
+	registry, log := prometheus.NewRegistry(), slog.New(slog.DiscardHandler)
+	store, clock, err := store.Clocked(w.store(admissionUser), "admission", clock(), registry)
+	require.NoError(t, err)
 	service, err := admission.New(admission.Config{
-		NATS: nc, DynamoDB: w.store(admissionUser), Table: table.DefaultName,
-		Clock: clock(), Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(), Version: "0.0.0",
-		TrustRequestInfo: true, Archive: w.archive(t, admissionUser),
+		NATS: nc, DynamoDB: store, Table: table.DefaultName, Clock: clock, Log: log, Metrics: registry, Version: "0.0.0",
+		Control: admin.Open(admin.Options{
+			DynamoDB: store, Table: table.DefaultName, Clock: clock, Publish: nc.Publish, Log: log,
+			TrustRequestInfo: true, Archive: w.archive(t, admissionUser),
+		}),
 	})
 	require.NoError(t, err)
 	return run(t, service, refusals)

@@ -14,8 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/localdynamo"
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
+	"github.com/tidegate/tidegate/engine"
+	"github.com/tidegate/tidegate/engine/fault"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -132,18 +132,13 @@ func (p *divided) startNode(t *testing.T, number int) *process {
 	t.Helper()
 	ahead := time.Duration(number-1) * dividedSkew
 	n := &process{name: "admission", conn: p.connect(t), metrics: prometheus.NewRegistry()}
-	s, err := admission.New(admission.Config{
-		NATS: n.conn, DynamoDB: localdynamo.Config(p.way(), region), Table: p.table,
-		Clock: func() store.ClockReading {
-			r := p.clock.read()
-			r.Wall = r.Wall.Add(ahead)
-			return r
-		},
-		Log: slog.New(slog.DiscardHandler), Metrics: n.metrics, Version: "0.0.0",
-		Tuning: admission.Tuning{StoreTimeout: 300 * time.Millisecond, FeedHeartbeat: 100 * time.Millisecond},
-	})
-	require.NoError(t, err)
-	return run(t, n, s)
+	source := func() store.ClockReading {
+		r := p.clock.read()
+		r.Wall = r.Wall.Add(ahead)
+		return r
+	}
+	return n.admission(t, engine.Config(p.way(), region), p.table, source,
+		admission.Tuning{StoreTimeout: 300 * time.Millisecond, FeedHeartbeat: 100 * time.Millisecond})
 }
 
 func (p *divided) startRelay(t *testing.T) *process {
@@ -156,7 +151,7 @@ func (p *divided) startSharder(t *testing.T) *process {
 	t.Helper()
 	s := &process{conn: p.connect(t), metrics: prometheus.NewRegistry()}
 	config := sharder.Config{
-		NATS: s.conn, DynamoDB: localdynamo.Config(p.way(), region), Table: p.table, Clock: p.clock.read,
+		NATS: s.conn, DynamoDB: engine.Config(p.way(), region), Table: p.table, Clock: p.clock.read,
 		Log: slog.New(slog.DiscardHandler), Metrics: s.metrics,
 		Tuning: sharder.Tuning{Look: 10 * time.Millisecond, Survey: time.Second, Feed: members()},
 	}

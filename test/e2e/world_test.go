@@ -9,18 +9,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/engine"
+	"github.com/tidegate/tidegate/engine/fault"
+	"github.com/tidegate/tidegate/internal/admin"
 	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/consume"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
-	"github.com/tidegate/tidegate/internal/localdynamo"
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -62,7 +64,7 @@ func (c *clock) read() store.ClockReading { return store.ClockReading{Wall: c.no
 type options struct {
 	began   time.Time // on the clock; now where zero
 	still   bool      // the clock does not go on by itself
-	streams localdynamo.StreamOptions
+	streams engine.StreamOptions
 	reads   fault.Options // between relays and the store
 	writes  fault.Options // between aggregators and the store
 }
@@ -72,7 +74,7 @@ type world struct {
 	clock         *clock
 	ledger        ledger.Ledger
 	table         string
-	engine        *localdynamo.Engine
+	engine        *engine.Engine
 	db            *dynamodb.Client // beside all faults
 	reads, writes *fault.Transport
 	nats          *natstest.Server
@@ -88,7 +90,7 @@ func newWorld(t *testing.T, o options) *world {
 	if o.began.IsZero() {
 		w.clock.began = w.clock.start.Round(0)
 	}
-	w.engine = localdynamo.New(localdynamo.Options{Now: w.clock.now, Streams: o.streams, OnCommit: w.enter})
+	w.engine = engine.New(engine.Options{Now: w.clock.now, Streams: o.streams, OnCommit: w.enter})
 	for _, f := range []struct {
 		options fault.Options
 		to      **fault.Transport
@@ -96,7 +98,7 @@ func newWorld(t *testing.T, o options) *world {
 		f.options.Next, f.options.Now = w.engine.HTTPClient(), w.clock.now
 		*f.to = fault.New(f.options)
 	}
-	w.db = dynamodb.NewFromConfig(localdynamo.Config(&http.Client{Transport: w.engine.HTTPClient()}, region))
+	w.db = dynamodb.NewFromConfig(engine.Config(&http.Client{Transport: w.engine.HTTPClient()}, region))
 	require.NoError(t, table.CreateTable(t.Context(), w.db, w.table))
 	var err error
 	w.ns, err = config.NewNamespaces(w.db, w.table).Ensure(t.Context(), api.DefaultNamespace)
@@ -199,10 +201,19 @@ func (p *process) metric(t *testing.T, name string) int {
 func (w *world) admission(t *testing.T) *process {
 	t.Helper()
 	p := &process{name: "admission", conn: w.connect(t), metrics: prometheus.NewRegistry()}
+	return p.admission(t, engine.Config(&http.Client{Transport: w.engine.HTTPClient()}, region), w.table, w.clock.read,
+		admission.Tuning{FeedHeartbeat: 100 * time.Millisecond})
+}
+
+// admission makes the process an admission node with its control plane.
+func (p *process) admission(t *testing.T, db aws.Config, tableName string, source store.ClockSource, tuning admission.Tuning) *process {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	store, clock, err := store.Clocked(db, "admission", source, p.metrics)
+	require.NoError(t, err)
 	s, err := admission.New(admission.Config{
-		NATS: p.conn, DynamoDB: localdynamo.Config(&http.Client{Transport: w.engine.HTTPClient()}, region), Table: w.table, Clock: w.clock.read,
-		Log: slog.New(slog.DiscardHandler), Metrics: p.metrics, Version: "0.0.0",
-		Tuning: admission.Tuning{FeedHeartbeat: 100 * time.Millisecond},
+		NATS: p.conn, DynamoDB: store, Table: tableName, Clock: clock, Log: log, Metrics: p.metrics, Version: "0.0.0", Tuning: tuning,
+		Control: admin.Open(admin.Options{DynamoDB: store, Table: tableName, Clock: clock, Publish: p.conn.Publish, Log: log}),
 	})
 	require.NoError(t, err)
 	return run(t, p, s)
@@ -215,7 +226,7 @@ func (w *world) relay(t *testing.T, name string, tuning relay.Tuning, options ..
 	tuning.Poll, tuning.Survey, tuning.MemberTTL = 5*time.Millisecond, 20*time.Millisecond, 200*time.Millisecond
 	tuning.StoreTimeout, tuning.PublishTimeout, tuning.MaxBackoff = time.Second, 500*time.Millisecond, 50*time.Millisecond
 	r, err := relay.New(relay.Config{
-		NATS: p.conn, DynamoDB: localdynamo.Config(w.reads, region), Table: w.table, Member: name,
+		NATS: p.conn, DynamoDB: engine.Config(w.reads, region), Table: w.table, Member: name,
 		Now: w.clock.now, Log: slog.New(slog.DiscardHandler), Metrics: p.metrics, Tuning: tuning,
 	})
 	require.NoError(t, err)
@@ -231,7 +242,7 @@ func (w *world) aggregatorWith(t *testing.T, name string, feed consume.Tuning) *
 	t.Helper()
 	p := &process{name: name, conn: w.connect(t), metrics: prometheus.NewRegistry()}
 	a, err := aggregator.New(aggregator.Config{
-		NATS: p.conn, DynamoDB: localdynamo.Config(w.writes, region), Table: w.table, Member: name,
+		NATS: p.conn, DynamoDB: engine.Config(w.writes, region), Table: w.table, Member: name,
 		Now: w.clock.now, Log: slog.New(slog.DiscardHandler), Metrics: p.metrics,
 		Tuning: aggregator.Tuning{StoreTimeout: 200 * time.Millisecond, Feed: feed},
 	})

@@ -16,13 +16,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/engine"
+	"github.com/tidegate/tidegate/engine/fault"
+	"github.com/tidegate/tidegate/internal/admin"
 	"github.com/tidegate/tidegate/internal/archive/archivetest"
 	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/consume"
 	"github.com/tidegate/tidegate/internal/daemon"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
-	"github.com/tidegate/tidegate/internal/localdynamo"
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/internal/schema"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
@@ -49,7 +50,7 @@ const (
 type system struct {
 	t      *testing.T
 	direct *dynamodb.Client // beside all faults
-	engine *localdynamo.Engine
+	engine *engine.Engine
 	nats   *natstest.Server
 	nc     *nats.Conn // a caller's
 	client *tidegate.Client
@@ -74,8 +75,8 @@ type road struct {
 	fate func(operation string) fault.Fault // guarded by mu; nil: none
 }
 
-func newRoad(engine *localdynamo.Engine) *road {
-	r := &road{Transport: fault.New(fault.Options{Next: engine.HTTPClient(), Now: time.Now})}
+func newRoad(embedded *engine.Engine) *road {
+	r := &road{Transport: fault.New(fault.Options{Next: embedded.HTTPClient(), Now: time.Now})}
 	r.Match(func(operation string, _ []byte) fault.Fault {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -130,8 +131,8 @@ func (r *road) mend() {
 // newSystem starts a store and a NATS server, and no process.
 func newSystem(t *testing.T) *system {
 	t.Helper()
-	s := &system{t: t, engine: localdynamo.New(localdynamo.Options{Now: time.Now}), objects: archivetest.New(t)}
-	s.direct = dynamodb.NewFromConfig(localdynamo.Config(s.engine.HTTPClient(), region))
+	s := &system{t: t, engine: engine.New(engine.Options{Now: time.Now}), objects: archivetest.New(t)}
+	s.direct = dynamodb.NewFromConfig(engine.Config(s.engine.HTTPClient(), region))
 	s.admission, s.relay, s.aggregator, s.sharder = newRoad(s.engine), newRoad(s.engine), newRoad(s.engine), newRoad(s.engine)
 	require.NoError(t, table.CreateTable(t.Context(), s.direct, table.DefaultName))
 	require.NoError(t, schema.Mark(t.Context(), s.direct, table.DefaultName))
@@ -199,10 +200,13 @@ func (s *system) run(conn *nats.Conn, service interface {
 func (s *system) startAdmission() *process {
 	s.t.Helper()
 	nc := s.connect()
+	registry, log := s.registry(), slog.New(slog.DiscardHandler)
+	store, clock, err := store.Clocked(s.config(s.admission), "admission", clock(&s.clockAhead), registry)
+	require.NoError(s.t, err)
 	service, err := admission.New(admission.Config{
-		NATS: nc, DynamoDB: s.config(s.admission), Table: table.DefaultName,
-		Clock: clock(&s.clockAhead), Log: slog.New(slog.DiscardHandler), Metrics: s.registry(), Version: "1.2.3",
-		Tuning: admission.Tuning{Queue: queue, StoreTimeout: storeTimeout},
+		NATS: nc, DynamoDB: store, Table: table.DefaultName, Clock: clock, Log: log, Metrics: registry, Version: "1.2.3",
+		Tuning:  admission.Tuning{Queue: queue, StoreTimeout: storeTimeout},
+		Control: admin.Open(admin.Options{DynamoDB: store, Table: table.DefaultName, Clock: clock, Publish: nc.Publish, Log: log}),
 	})
 	return s.run(nc, service, err)
 }
@@ -266,7 +270,7 @@ func clock(ahead *atomic.Int64) store.ClockSource {
 	}
 }
 
-func (*system) config(r *road) aws.Config { return localdynamo.Config(r, region) }
+func (*system) config(r *road) aws.Config { return engine.Config(r, region) }
 
 // all are the registries of all processes there ever were.
 func (s *system) all() []*prometheus.Registry {

@@ -82,7 +82,7 @@ func repository() (string, error) {
 // touch looks at everything that the program is built from. What go build reads is
 // hidden from the test cache, which would keep the results of older sources.
 func touch(root string) error {
-	for _, part := range []string{"cmd", "internal", "pkg", "services", "go.mod", "go.sum"} {
+	for _, part := range []string{"cmd", "engine", "internal", "pkg", "services", "go.mod", "go.sum"} {
 		err := filepath.WalkDir(filepath.Join(root, part), func(file string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || strings.HasSuffix(file, "_test.go") {
 				return err

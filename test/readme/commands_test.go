@@ -48,7 +48,7 @@ func excuses() []excuse {
 		{"go test ./pkg/keys -update", rewrite},
 		{"go test ./internal/table -update", rewrite},
 		{"go test ./internal/config -update", rewrite},
-		{"go test ./internal/localdynamo -update", rewrite},
+		{"go test ./engine -update", rewrite},
 		{"go test ./internal/loadgen -update", rewrite},
 		{"go test ./cmd/tidegate -update", rewrite},
 		{"go test ./test/readme -run TestCodesAreListed -update", rewrite},

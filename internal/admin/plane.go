@@ -1,0 +1,94 @@
+package admin
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/tidegate/tidegate/internal/archive"
+	"github.com/tidegate/tidegate/internal/audit"
+	"github.com/tidegate/tidegate/internal/capacity"
+	"github.com/tidegate/tidegate/internal/config"
+	"github.com/tidegate/tidegate/internal/leasekey"
+	"github.com/tidegate/tidegate/internal/requestlog"
+	"github.com/tidegate/tidegate/internal/shards"
+	"github.com/tidegate/tidegate/internal/store"
+	"github.com/tidegate/tidegate/internal/trail"
+	"github.com/tidegate/tidegate/internal/usage"
+	"github.com/tidegate/tidegate/pkg/api"
+)
+
+// Options configure the control plane of a node. All but Archive and TrustRequestInfo
+// are required.
+type Options struct {
+	DynamoDB aws.Config // the node's own, so that calls are counted and set Clock
+	Table    string
+	Clock    *store.Clock
+	// Publish broadcasts changes, as nats.Conn's does; it must not block.
+	Publish func(subject string, data []byte) error
+	Log     *slog.Logger
+	// Archive holds audit events that have left the table; nil for none. It stays open.
+	Archive *archive.Archive
+	// TrustRequestInfo says that callers cannot write the header that names them,
+	// because they all come through service imports of NATS.
+	TrustRequestInfo bool
+}
+
+// Plane is the control plane of a node: it serves admin verbs on the node's table.
+type Plane struct {
+	admin   *Admin
+	archive *archive.Archive // nil: none
+	trust   bool
+	log     *slog.Logger
+}
+
+// Open returns the control plane of a node. It asks the store nothing.
+func Open(o Options) *Plane {
+	lines := requestlog.Wrap(o.Log)
+	client := dynamodb.NewFromConfig(o.DynamoDB)
+	// A write of a bucket that the SDK repeats after a lost reply is applied twice.
+	once := dynamodb.NewFromConfig(o.DynamoDB, func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} })
+	log := audit.NewLog(client, o.Table, o.Clock.Time)
+	stores := Stores{
+		Limits: config.NewLimitStore(client, o.Table, log), Trail: trail.New(log, o.Archive),
+		Entities:   config.NewEntityStore(client, o.Table, log),
+		Namespaces: config.NewNamespaceOperator(config.NewNamespaces(client, o.Table), log, o.Clock.Time),
+		Keys:       leasekey.NewKeys(client, o.Table, log, o.Clock.Time),
+		Capacity:   capacity.NewStore(client, o.Table, o.Clock.Now),
+		Usage:      usage.NewStore(client, o.Table),
+		Shards:     shards.NewOperator(shards.NewStore(once, o.Table, o.Clock.Now, rand.Text), log),
+	}
+	return &Plane{admin: New(stores, o.Publish, lines), archive: o.Archive, trust: o.TrustRequestInfo, log: lines}
+}
+
+// Serves reports whether Serve knows a verb.
+func (p *Plane) Serves(v api.Verb) bool { return p.admin.Serves(v) }
+
+// Serve answers a request, as [Admin.Handle] does.
+func (p *Plane) Serve(ctx context.Context, q config.AdminRequest) ([]byte, *api.Error) {
+	return p.admin.Handle(ctx, Namespace{Name: q.Namespace, ID: q.NamespaceID, By: PrincipalOf(q.Info, p.trust)}, q.Verb, q.Body)
+}
+
+// archiveTimeout bounds how long a node waits for the archive at its start.
+const archiveTimeout = 10 * time.Second
+
+// Check refuses an archive that cannot be read: the node must not start. It tolerates an
+// outage of the archive, because the node admits without it.
+func (p *Plane) Check(ctx context.Context) error {
+	if p.archive == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, archiveTimeout)
+	defer cancel()
+	err := p.archive.CheckReadable(ctx)
+	if errors.Is(err, archive.ErrUnreachable) {
+		p.log.WarnContext(ctx, "audit events that have left the table cannot be shown for now", "error", err)
+		return nil
+	}
+	return err
+}
