@@ -96,7 +96,7 @@ $(CACHE)/bin/golangci-lint-$(GOLANGCI_VERSION):
 .PHONY: bench
 bench: ## measure speed, memory and cost, as ratios taken in one run
 	$(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 20m ./test/bench
-	$(GO) test -run '^$$' -bench . -benchtime 0.5s ./pkg/... ./internal/...
+	$(GO) test -run '^$$' -bench . -benchtime 0.5s ./pkg/... ./internal/... ./engine/...
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (10s)
