@@ -103,9 +103,7 @@ func (a *acquisition) undecided(res result) {
 
 // seal makes the lease's token.
 func (a *acquisition) seal(res result) (string, error) {
-	return a.service.keyring.signing().seal(&lease{
-		ID: a.service.nonce(), Epoch: a.service.epochs.Current(), Number: 1, Namespace: a.namespaceID, At: res.now, Levels: res.leaseLevels(a.req.Consume),
-	})
+	return a.service.leases.Issue(a.namespaceID, res.now, res.leaseLevels(a.req.Consume))
 }
 
 // deny answers that the limits do not hold it.

@@ -7,16 +7,17 @@ import (
 	"time"
 
 	"github.com/tidegate/tidegate/internal/config"
-	"github.com/tidegate/tidegate/internal/requestlog"
+	"github.com/tidegate/tidegate/internal/process"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/bucket"
+	"github.com/tidegate/tidegate/services/admission/lease"
 )
 
 // What keeps a call from being decided. All of them but errLate, errInternal and
 // errDamaged are answered by the unavailable policy.
 var (
-	errLate        = errors.New("the caller's time was up before anything was spent")
+	errLate        = lease.ErrLate
 	errStoreSlow   = errors.New("the store did not answer in time")
 	errStoreDown   = errors.New("the store cannot be reached")
 	errUnknown     = errors.New("the write's outcome is unknown: its tokens count as spent")
@@ -67,7 +68,7 @@ func about(ctx context.Context, calls ...*call) context.Context {
 	for i, q := range calls {
 		ids[i] = q.request.id()
 	}
-	return requestlog.With(ctx, ids...)
+	return process.WithRequestIDs(ctx, ids...)
 }
 
 // answer gives the call its result. It reports false where somebody has before.

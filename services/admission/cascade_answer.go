@@ -6,6 +6,7 @@ import (
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/bucket"
+	"github.com/tidegate/tidegate/services/admission/lease"
 )
 
 // takeBack refunds the levels that were spent from for an acquire that is not
@@ -18,7 +19,7 @@ func (c *cascade) takeBack() {
 			continue
 		}
 		for i, part := range l.state.leaseLevels(c.req.Consume) {
-			op := operation{amounts: part.all()}
+			op := operation{amounts: part.Refund()}
 			if i == 0 {
 				op.undone = 1
 			}
@@ -38,14 +39,15 @@ func (c *cascade) takeBack() {
 // admit answers with a lease over all levels.
 func (c *cascade) admit() {
 	reply := &api.AcquireReply{Allowed: true}
-	l := &lease{ID: c.service.nonce(), Epoch: c.service.epochs.Current(), Number: 1, Namespace: c.namespaceID, Levels: make([]leaseLevel, 0, len(c.levels))}
+	var at bucket.Instant
+	levels := make([]lease.Level, 0, len(c.levels))
 	for _, level := range c.levels {
-		l.At = max(l.At, level.state.now)
-		l.Levels = append(l.Levels, level.state.leaseLevels(c.req.Consume)...)
+		at = max(at, level.state.now)
+		levels = append(levels, level.state.leaseLevels(c.req.Consume)...)
 		reply.Limits = append(reply.Limits, level.state.statuses(c.req.Consume)...)
 	}
 	var err error
-	if reply.Lease, err = c.service.keyring.signing().seal(l); err != nil {
+	if reply.Lease, err = c.service.leases.Issue(c.namespaceID, at, levels); err != nil {
 		c.refuse(asError(err))
 		return
 	}
@@ -124,17 +126,17 @@ func (c *cascade) failure() error {
 // leaseLevels is what a lease says of a bucket that an acquire of amounts spent
 // from, shard by shard. What was taken from several of them in parts of tokens is
 // held in whole ones, no more in sum.
-func (r *result) leaseLevels(amounts api.Amounts) []leaseLevel {
+func (r *result) leaseLevels(amounts api.Amounts) []lease.Level {
 	whole := r.leaseLevel(amounts)
 	if r.gathered == nil {
-		return []leaseLevel{whole}
+		return []lease.Level{whole}
 	}
-	levels := make([]leaseLevel, len(r.gathered))
+	levels := make([]lease.Level, len(r.gathered))
 	for i := range levels {
 		part := &r.gathered[i]
 		levels[i] = whole
 		levels[i].Shard = part.Key.Shard
-		levels[i].Held = make([]heldTokens, len(whole.Held))
+		levels[i].Held = make([]lease.Held, len(whole.Held))
 	}
 	for n, h := range whole.Held {
 		var taken, held int64 // milli, tokens
@@ -142,7 +144,7 @@ func (r *result) leaseLevels(amounts api.Amounts) []leaseLevel {
 			taken += consumedOf(&r.gathered[i], h.Limit)
 			tokens := bucket.Floor(taken) - held
 			held += tokens
-			levels[i].Held[n] = heldTokens{Limit: h.Limit, Tokens: tokens}
+			levels[i].Held[n] = lease.Held{Limit: h.Limit, Tokens: tokens}
 		}
 	}
 	return levels
@@ -159,18 +161,18 @@ func consumedOf(c *table.Commit, limit string) int64 {
 }
 
 // leaseLevel is what a lease says of a level that an acquire of amounts spent from.
-func (r *result) leaseLevel(amounts api.Amounts) leaseLevel {
-	level := leaseLevel{
+func (r *result) leaseLevel(amounts api.Amounts) lease.Level {
+	level := lease.Level{
 		Entity:   r.item.Key.Entity,
 		Resource: r.item.Key.Resource,
 		Shard:    r.item.Key.Shard,
-		Held:     make([]heldTokens, 0, len(r.item.Limits)),
+		Held:     make([]lease.Held, 0, len(r.item.Limits)),
 	}
 	for i := range r.item.Limits {
 		if r.governed(i) {
 			name := r.item.Limits[i].Name
 			tokens, _ := amounts.Get(name)
-			level.Held = append(level.Held, heldTokens{Limit: name, Tokens: tokens})
+			level.Held = append(level.Held, lease.Held{Limit: name, Tokens: tokens})
 		}
 	}
 	if _, override := baseResource(level.Resource); override {

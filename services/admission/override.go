@@ -9,6 +9,7 @@ import (
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/bucket"
 	"github.com/tidegate/tidegate/pkg/keys"
+	"github.com/tidegate/tidegate/services/admission/lease"
 )
 
 // acquireOverride hands a spend to the bucket of the limits that the request
@@ -70,23 +71,11 @@ func errNotBrought() *api.Error {
 }
 
 // broughtTo is what a lease remembers of the limits of an override bucket.
-func broughtTo(item *table.Bucket) []broughtLimit {
-	brought := make([]broughtLimit, len(item.Limits))
+func broughtTo(item *table.Bucket) []lease.Limit {
+	brought := make([]lease.Limit, len(item.Limits))
 	for i := range item.Limits {
 		l := &item.Limits[i]
-		brought[i] = broughtLimit{Name: l.Name, Capacity: l.Capacity, Refill: l.Refill, Period: l.Period}
+		brought[i] = lease.Limit{Name: l.Name, Capacity: l.Capacity, Refill: l.Refill, Period: l.Period}
 	}
 	return brought
-}
-
-// remember gives a bucket the limits that a lease remembers for it.
-func (c *committer) remember(brought []broughtLimit) {
-	if len(brought) == 0 {
-		return
-	}
-	given := make([]bucket.Limit, len(brought))
-	for i, b := range brought {
-		given[i] = bucket.Limit{Name: b.Name, Capacity: b.Capacity, Refill: b.Refill, Period: b.Period}
-	}
-	c.give(given)
 }

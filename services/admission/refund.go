@@ -11,6 +11,10 @@ import (
 // certainly did not take.
 const maxRefundPause = 2 * time.Second
 
+// maxRefund bounds the tokens of a limit that a sum gives back. Every bucket that gets
+// so many is full.
+const maxRefund = 1 << 42
+
 // giveBack adds a refund to the sum that the shard's next write gives back. A refund
 // is final: it takes no room in the queue, has no deadline, and is tried again until
 // the store takes it or the outcome is unknown, in which case its tokens stay spent.
@@ -105,8 +109,7 @@ func (q *call) join(more *call) {
 			amounts = append(amounts, a)
 			continue
 		}
-		// Beyond maxHeld a bucket is full, whatever it was: nothing is lost.
-		amounts[i].Tokens = max(amounts[i].Tokens+a.Tokens, -maxHeld)
+		amounts[i].Tokens = max(amounts[i].Tokens+a.Tokens, -maxRefund)
 	}
 	q.amounts = amounts
 	q.undone += more.undone

@@ -16,8 +16,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
-
-	"github.com/tidegate/tidegate/internal/dirtest"
 )
 
 // patience is the timeout on a machine that is busy with other tests. Every operation
@@ -37,12 +35,15 @@ func Start(tb testing.TB) *Server {
 	return StartWith(tb, &server.Options{JetStream: true})
 }
 
-// StartWith runs a server with the test's options, except for the address and the
-// directory.
+// StartWith runs a server with the test's options, except for the address. If StoreDir
+// is empty, the server keeps its files under the directory of t.TempDir.
 func StartWith(tb testing.TB, o *server.Options) *Server {
 	tb.Helper()
 	o = o.Clone()
-	o.Host, o.Port, o.StoreDir, o.NoLog, o.NoSigs = "127.0.0.1", server.RANDOM_PORT, dirtest.New(tb), true, true
+	o.Host, o.Port, o.NoLog, o.NoSigs = "127.0.0.1", server.RANDOM_PORT, true, true
+	if o.StoreDir == "" {
+		o.StoreDir = tb.TempDir()
+	}
 	s := &Server{options: o}
 	tb.Cleanup(s.Stop) // before the files are removed, also if it does not come up
 	s.run(tb)
