@@ -167,7 +167,7 @@ func (d *decoder) item(depth int) (Item, error) {
 	}
 }
 
-// value reads an object with a single field, whose name is the type of the value.
+// value reads an object with a single field; its name is the type of the value.
 func (d *decoder) value(depth int) (Value, error) {
 	if depth > MaxDepth {
 		return Value{}, ErrTooDeep

@@ -13,7 +13,7 @@
 //     the slices and maps that a constructor takes or an accessor returns are
 //     shared, and callers must not write to them. Callers may copy values freely,
 //     and cloning the map of an Item clones the Item.
-//   - sort key: a string whose byte order is DynamoDB's order of the values.
+//   - sort key: a string for each value; its byte order is the order of the values.
 //
 // # Example
 //

@@ -58,10 +58,10 @@ func ParseKind(tag string) (Kind, bool) {
 // IsSet reports whether the kind is SS, NS or BS.
 func (k Kind) IsSet() bool { return k >= KindSS && k <= KindBS }
 
-// IsDocument reports whether the kind is L or M, whose values nest.
+// IsDocument reports whether the kind is L or M; values of these kinds nest.
 func (k Kind) IsDocument() bool { return k == KindL || k == KindM }
 
-// IsScalar reports whether the kind is S, N or B, whose values are ordered.
+// IsScalar reports whether the kind is S, N or B; values of these kinds have an order.
 func (k Kind) IsScalar() bool { return k >= KindS && k <= KindB }
 
 // Member returns the kind of a set's elements; 0 for a kind that is not a set.

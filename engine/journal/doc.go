@@ -2,7 +2,7 @@
 // acknowledged record is still there. The journal does not interpret the records.
 //
 //	Append ─▶ gathering ──(the first waiting caller writes the group)──▶ log-…41 ─▶ log-…97 ─▶ …
-//	            group          one write, one fsync                         ▲
+//	            group          a write and an fsync                         ▲
 //	                                                                        │ cut: whole files
 //	Read ◀────────────────── settled records again ─────────────────────────┤
 //	Snapshot ─▶ aside ─▶ fsync, rename, fsync of the directory ─▶ snapshot-…60

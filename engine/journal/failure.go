@@ -72,7 +72,8 @@ func (j *Journal) fail(err error, g *group) {
 	j.gathering.last = max(g.last, behind.last)
 }
 
-// end records err as the final failure, unless there is one. The caller holds mu.
+// end records err as the final failure, unless the journal already has a final
+// failure. The caller holds mu.
 func (j *Journal) end(err error) {
 	if f := j.failure.Load(); f == nil || !f.final {
 		j.failure.Store(&failure{err: err, final: true})

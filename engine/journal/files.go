@@ -167,7 +167,7 @@ func makeDir(dir string, sync func(string) error) error {
 	return sync(above)
 }
 
-// create makes the log whose first record has that number. The caller owns the turn
+// create makes the log that begins with the record first. The caller owns the turn
 // or is the only user.
 func (j *Journal) create(first uint64) (File, error) {
 	own := name(logPrefix, first)
@@ -181,7 +181,7 @@ func (j *Journal) create(first uint64) (File, error) {
 	return f, nil
 }
 
-// appendTo makes f, the log whose first record has that number, the last log.
+// appendTo makes f, the log that begins with the record first, the last log.
 func (j *Journal) appendTo(f File, first uint64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -103,7 +103,7 @@ func (j *Journal) Append(encode func([]byte) []byte) uint64 {
 	return position
 }
 
-// Position returns the position of the last appended record; 0 if there is none.
+// Position returns the position of the last appended record; 0 without a record.
 func (j *Journal) Position() uint64 { return j.position.Load() }
 
 // Settled returns the position up to which all records are settled.

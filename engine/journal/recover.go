@@ -104,7 +104,7 @@ func (j *Journal) recover(r *Restore, used bool) error {
 	return j.cut(s.snapshot, s.oldest)
 }
 
-// beginNow begins a log if there is none, or only a log of an older format.
+// beginNow begins a log if there is no log, or only a log of an older format.
 func (j *Journal) beginNow(next uint64) error {
 	switch old := j.file; {
 	case old == nil:

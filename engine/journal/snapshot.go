@@ -21,7 +21,7 @@ const (
 // which Read can still return. write calls add with each entry. It may run while
 // records are appended, and may include any of them: a restart restores the records
 // behind the position after the entries in any case, so restoring a record twice
-// must be harmless. Only one call may run at a time. If Snapshot fails, nothing has
+// must be harmless. Only a single call may run at a time. If Snapshot fails, nothing has
 // changed.
 func (j *Journal) Snapshot(position, keep uint64, write func(add func(entry []byte) error) error) error {
 	own := name(snapshotPrefix, position)
