@@ -36,7 +36,7 @@ func Start(tb testing.TB) *Server {
 }
 
 // StartWith runs a server with the test's options, except for the address. If StoreDir
-// is empty, the server keeps its files under the directory of t.TempDir.
+// is empty, the server keeps its files in t.TempDir().
 func StartWith(tb testing.TB, o *server.Options) *Server {
 	tb.Helper()
 	o = o.Clone()
