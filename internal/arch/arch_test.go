@@ -68,9 +68,11 @@ func folders() []folder {
 		{"internal/config", []string{"pkg/api", "pkg/bucket", "pkg/keys", "internal/audit", "internal/store", "internal/table"}, []string{""}},
 		{"internal/shards", []string{"pkg/api", "pkg/bucket", "pkg/keys", "internal/audit", "internal/config", "internal/store", "internal/table"}, []string{""}},
 		{"internal/capacity", []string{"pkg/api", "pkg/bucket", "pkg/keys", "internal/config", "internal/shards", "internal/store", "internal/table"}, []string{""}},
-		{"internal/admin", []string{"pkg/api", "pkg/keys", "internal/archive", "internal/audit", "internal/capacity", "internal/config", "internal/leasekey", "internal/shards", "internal/table", "internal/trail", "internal/usage"}, []string{""}},
+		{"internal/admin", []string{"pkg/api", "pkg/keys", "internal/archive", "internal/audit", "internal/capacity", "internal/config", "internal/leasekey", "internal/requestlog", "internal/shards", "internal/store", "internal/table", "internal/trail", "internal/usage"}, []string{""}},
 		{"internal/arch", nil, []string{""}},
 		{"services", []string{"pkg", "internal"}, []string{""}},
+		{"services/admission", []string{"pkg", "internal/config", "internal/requestlog", "internal/schema", "internal/shards", "internal/store", "internal/table"}, []string{""}},
+		{"services/admission/lease", []string{"pkg/api", "pkg/bucket", "internal/keyring", "internal/leader", "internal/leasekey", "internal/rollback", "internal/store", "internal/table"}, []string{""}},
 		{"test", []string{"pkg", "internal", "services", "engine"}, []string{""}},
 		{"cmd", []string{"pkg", "internal", "services", "engine"}, []string{""}},
 	}
