@@ -7,7 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/tidegate/tidegate/internal/admin"
+	"github.com/tidegate/tidegate/internal/control"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/services/admission"
 )
@@ -86,7 +86,7 @@ func (c admissionCmd) make(n node, nc *nats.Conn) (service, error) {
 	made, err := admission.New(admission.Config{
 		NATS: nc, DynamoDB: store, Table: n.table, Clock: clock,
 		Log: n.log, Metrics: n.metrics, Version: thisVersion().Version, Tuning: c.tuning(), Traces: n.traces,
-		Control: admin.Open(admin.Options{
+		Control: control.Open(control.Options{
 			DynamoDB: store, Table: n.table, Clock: clock, Publish: nc.Publish, Log: n.log,
 			Archive: n.archive, TrustRequestInfo: c.TrustRequestInfo,
 		}),

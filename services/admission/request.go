@@ -15,7 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tidegate/tidegate/internal/config"
-	"github.com/tidegate/tidegate/internal/requestlog"
+	"github.com/tidegate/tidegate/internal/process"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/bucket"
@@ -73,7 +73,7 @@ func (r *request) asker() asker {
 
 // about is a context for log lines on the request.
 func (r *request) about() context.Context {
-	return traced(requestlog.With(r.service.abort, r.id()), r.span)
+	return traced(process.WithRequestIDs(r.service.abort, r.id()), r.span)
 }
 
 // call is the request's operation on one bucket shard.

@@ -22,8 +22,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tidegate/tidegate/internal/config"
-	"github.com/tidegate/tidegate/internal/requestlog"
-	"github.com/tidegate/tidegate/internal/schema"
+	"github.com/tidegate/tidegate/internal/process"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -179,7 +178,7 @@ func New(cfg Config) (*Service, error) {
 		nats:       cfg.NATS,
 		table:      cfg.Table,
 		version:    cfg.Version,
-		log:        requestlog.Wrap(cfg.Log),
+		log:        process.LogRequestIDs(cfg.Log),
 		metrics:    m,
 		clock:      cfg.Clock,
 		store:      truth,
@@ -247,11 +246,6 @@ func (s *Service) Run(ctx context.Context) error {
 // prepare brings what requests rely on: the table, the clock's first bound, the
 // signing keys and the lease records.
 func (s *Service) prepare(ctx context.Context) error {
-	if err := schema.Refuse(ctx, s.client, s.table); errors.Is(err, schema.ErrTooNew) {
-		return err
-	} else if err != nil {
-		return fmt.Errorf("admission: is the table %q there (tidegate table create)? %w", s.table, err)
-	}
 	if s.control != nil {
 		if err := s.control.Check(ctx); err != nil {
 			return fmt.Errorf("admission: %w", err)

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/engine/fault"
-	signingkeys "github.com/tidegate/tidegate/internal/keyring"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -239,7 +239,7 @@ func TestLeasesOfANewKey(t *testing.T) {
 	for i := range leases {
 		leases[i] = acquire(t, nc, one).Lease
 	}
-	fresh := signingkeys.Fresh(w.now())
+	fresh := store.NewSigningKey(w.now())
 	_, err := w.client.PutItem(t.Context(), table.PutSigningKeyInput(w.table, table.LeaseKeys, fresh))
 	require.NoError(t, err)
 	for i := range leases {

@@ -22,9 +22,9 @@ import (
 
 	"github.com/tidegate/tidegate/engine"
 	"github.com/tidegate/tidegate/engine/fault"
-	"github.com/tidegate/tidegate/internal/admin"
 	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/internal/config"
+	"github.com/tidegate/tidegate/internal/control"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
@@ -152,7 +152,7 @@ func (w *world) nodeWith(t *testing.T, tuning Tuning, faults fault.Options) *nod
 	n.Service, err = New(Config{
 		NATS: nc, DynamoDB: store, Table: w.table, Clock: clock,
 		Log: log, Metrics: n.metrics, Version: "0.0.0", Tuning: tuning, Traces: w.traces,
-		Control: w.controlOf(admin.Options{DynamoDB: store, Table: w.table, Clock: clock, Publish: nc.Publish, Log: log, TrustRequestInfo: w.trusts}),
+		Control: w.controlOf(control.Options{DynamoDB: store, Table: w.table, Clock: clock, Publish: nc.Publish, Log: log, TrustRequestInfo: w.trusts}),
 	})
 	require.NoError(t, err)
 	if tuning.StoreTimeout == 0 { // then the store may be as slow as the machine is
@@ -185,11 +185,11 @@ func (w *world) nodeWith(t *testing.T, tuning Tuning, faults fault.Options) *nod
 }
 
 // controlOf returns the control plane of a node.
-func (w *world) controlOf(o admin.Options) Control {
+func (w *world) controlOf(o control.Options) Control {
 	if w.control != nil {
 		return w.control
 	}
-	return admin.Open(o)
+	return control.Open(o)
 }
 
 // http returns the way to the store beside all faults.

@@ -16,9 +16,9 @@ import (
 
 	"github.com/tidegate/tidegate/engine"
 	"github.com/tidegate/tidegate/engine/fault"
-	"github.com/tidegate/tidegate/internal/admin"
 	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/internal/config"
+	"github.com/tidegate/tidegate/internal/control"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
@@ -147,7 +147,7 @@ func (w *world) node(latency time.Duration, tuning admission.Tuning) *node {
 	require.NoError(w.tb, err)
 	service, err := admission.New(admission.Config{
 		NATS: nc, DynamoDB: store, Table: table.DefaultName, Clock: clock, Log: log, Metrics: n.metrics, Version: "0.0.0", Tuning: tuning,
-		Control: admin.Open(admin.Options{DynamoDB: store, Table: table.DefaultName, Clock: clock, Publish: nc.Publish, Log: log}),
+		Control: control.Open(control.Options{DynamoDB: store, Table: table.DefaultName, Clock: clock, Publish: nc.Publish, Log: log}),
 	})
 	require.NoError(w.tb, err)
 	runtime.AddCleanup(service, func(done chan struct{}) { close(done) }, n.collected)

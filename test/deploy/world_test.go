@@ -17,12 +17,11 @@ import (
 
 	"github.com/tidegate/tidegate/engine"
 	"github.com/tidegate/tidegate/engine/fault"
-	"github.com/tidegate/tidegate/internal/admin"
-	"github.com/tidegate/tidegate/internal/archive"
-	"github.com/tidegate/tidegate/internal/archive/archivetest"
+	"github.com/tidegate/tidegate/internal/audit/archive"
+	"github.com/tidegate/tidegate/internal/audit/archive/archivetest"
 	"github.com/tidegate/tidegate/internal/config"
-	"github.com/tidegate/tidegate/internal/consume"
-	"github.com/tidegate/tidegate/internal/schema"
+	"github.com/tidegate/tidegate/internal/control"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -76,7 +75,7 @@ func newWorldOn(t *testing.T, nats natsServer, tenants ...string) *world {
 	}
 	db := dynamodb.NewFromConfig(w.store(setupRole))
 	require.NoError(t, table.CreateTable(t.Context(), db, table.DefaultName))
-	require.NoError(t, schema.Mark(t.Context(), db, table.DefaultName))
+	require.NoError(t, control.MarkSchema(t.Context(), db, table.DefaultName))
 	for _, name := range append(tenants, api.DefaultNamespace) {
 		_, err := config.NewNamespaces(db, table.DefaultName).Ensure(t.Context(), name)
 		require.NoError(t, err)
@@ -95,7 +94,7 @@ func (w *world) runAdmission(t *testing.T) (stop func()) {
 	require.NoError(t, err)
 	service, err := admission.New(admission.Config{
 		NATS: nc, DynamoDB: store, Table: table.DefaultName, Clock: clock, Log: log, Metrics: registry, Version: "0.0.0",
-		Control: admin.Open(admin.Options{
+		Control: control.Open(control.Options{
 			DynamoDB: store, Table: table.DefaultName, Clock: clock, Publish: nc.Publish, Log: log,
 			TrustRequestInfo: true, Archive: w.archive(t, admissionUser),
 		}),
@@ -124,7 +123,7 @@ func (w *world) runAggregator(t *testing.T, member string) (stop func()) {
 	service, err := aggregator.New(aggregator.Config{
 		NATS: nc, DynamoDB: w.store(aggregatorUser), Table: table.DefaultName, Member: member,
 		Now: time.Now, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(),
-		Tuning: aggregator.Tuning{Feed: consume.Tuning{
+		Tuning: aggregator.Tuning{Feed: feed.Tuning{
 			Heartbeat: 100 * time.Millisecond, Poll: 100 * time.Millisecond, MaxBackoff: 100 * time.Millisecond,
 		}},
 	})
@@ -152,7 +151,7 @@ func (w *world) runArchiver(t *testing.T, member string) (stop func()) {
 	service, err := archiver.New(archiver.Config{
 		NATS: nc, Archive: w.archive(t, archiverUser), Member: member,
 		Now: time.Now, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(),
-		Tuning: archiver.Tuning{Feed: consume.Tuning{
+		Tuning: archiver.Tuning{Feed: feed.Tuning{
 			Heartbeat: 100 * time.Millisecond, Poll: 100 * time.Millisecond, MaxBackoff: 100 * time.Millisecond, Linger: 100 * time.Millisecond,
 		}},
 	})
@@ -167,7 +166,7 @@ func (w *world) runSharder(t *testing.T, member string) (stop func()) {
 	service, err := sharder.New(sharder.Config{
 		NATS: nc, DynamoDB: w.store(sharderUser), Table: table.DefaultName, Member: member,
 		Clock: clock(), Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(),
-		Tuning: sharder.Tuning{Feed: consume.Tuning{
+		Tuning: sharder.Tuning{Feed: feed.Tuning{
 			Heartbeat: 100 * time.Millisecond, Poll: 100 * time.Millisecond, MaxBackoff: 100 * time.Millisecond,
 		}},
 	})

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/engine/fault"
-	"github.com/tidegate/tidegate/internal/archive/archivetest"
+	"github.com/tidegate/tidegate/internal/audit/archive/archivetest"
 	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
 	"github.com/tidegate/tidegate/internal/shards"
@@ -478,7 +478,7 @@ func (s *system) publish(data string) {
 
 // takeOver kills an aggregator with a batch in its hands; another one has to set
 // the lane back, because what comes next is not what was acknowledged last.
-func (s *system) takeOver(first *process) {
+func (s *system) takeOver(first *serviceProcess) {
 	s.t.Helper()
 	calls := s.aggregator.Counts()["UpdateItem"].Calls
 	s.aggregator.each("UpdateItem", fault.Fault{Kind: fault.Hangs})

@@ -10,8 +10,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	signingkeys "github.com/tidegate/tidegate/internal/keyring"
-	"github.com/tidegate/tidegate/internal/leasekey"
+	"github.com/tidegate/tidegate/internal/control"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 )
@@ -42,7 +41,7 @@ func newKeyring(client *dynamodb.Client, tableName string, clock *store.Clock) *
 // load reads the keys, and makes the first key if there are no keys.
 func (k *keyring) load(ctx context.Context) error {
 	began := k.clock.Mono()
-	stored, err := signingkeys.Ensure(ctx, k.client, k.table, table.LeaseKeys, k.clock.Time)
+	stored, err := store.EnsureSigningKeys(ctx, k.client, k.table, table.LeaseKeys, k.clock.Time)
 	if err != nil {
 		return fmt.Errorf("lease signing keys: %w", err)
 	}
@@ -53,7 +52,7 @@ func (k *keyring) load(ctx context.Context) error {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.known, k.current, k.readAt = known, known[leasekey.Signing(stored, now).ID], max(k.readAt, began)
+	k.known, k.current, k.readAt = known, known[control.SigningKey(stored, now).ID], max(k.readAt, began)
 	k.askedAt = max(k.askedAt, began)
 	return nil
 }
@@ -61,7 +60,7 @@ func (k *keyring) load(ctx context.Context) error {
 // follow reads the keys again and again, until ctx ends: the node knows a new key before
 // any node signs with it, and signs with it in time.
 func (k *keyring) follow(ctx context.Context, log *slog.Logger) {
-	tick := time.NewTicker(leasekey.RefreshEvery)
+	tick := time.NewTicker(control.KeyRefreshEvery)
 	defer tick.Stop()
 	for {
 		select {
