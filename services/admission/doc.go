@@ -13,6 +13,9 @@
 //	           nextMove ├──▶ committer of the parent's ▶ …  ┘    one refuses: the others take back
 //	           pure     └◀── what each has seen last
 //
+// Package lease issues and settles leases, and reaches buckets through this package. The
+// control plane is handed in: see [Control].
+//
 // # Words
 //
 //   - A request is one message; it is answered exactly once.
