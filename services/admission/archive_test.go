@@ -19,7 +19,7 @@ func TestAnArchiveThatCannotBeRead(t *testing.T) {
 		a, err := archive.Open(t.Context(), url, archive.Options{AWS: archivetest.AWS})
 		require.NoError(t, err)
 		defer func() { require.NoError(t, a.Close()) }()
-		s := &Service{archive: a, log: slog.New(slog.DiscardHandler)}
+		s := &Service{env: &env{log: slog.New(slog.DiscardHandler)}, archive: a}
 		return s.checkArchive(t.Context())
 	}
 	require.NoError(t, check(objects.URL(archivetest.Bucket)))

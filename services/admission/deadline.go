@@ -44,9 +44,6 @@ func (r *request) waitsUntil(h micro.Headers) error {
 	return nil
 }
 
-// expired reports whether the caller has given up, given the store's time.
-func (a asker) expired(now bucket.Instant) bool { return a.expires != 0 && now >= a.expires }
-
 // wrongUnit is how late a deadline has to be for a caller that means another unit
 // or another clock to be likelier than one that waited in vain.
 const wrongUnit = time.Hour

@@ -136,7 +136,7 @@ func (m *metrics) begin(decided, denials, shed *prometheus.CounterVec) {
 	}
 	m.decided = make(map[decision]prometheus.Counter)
 	for _, form := range []string{writeCommit, writeCreate, writeNone} {
-		for _, kind := range []string{kindAcquire, kindSettle, kindTakeBack} {
+		for _, kind := range []string{kindAcquire, kindSettle, kindRefund} {
 			m.decided[decision{form, kind}] = decided.WithLabelValues(form, kind)
 		}
 	}
@@ -168,7 +168,7 @@ func (s *Service) gauges(reg prometheus.Registerer) error {
 	}{
 		{"tidegate_admission_pending_requests", "Requests that wait for their answer.", func() float64 { return float64(s.pending.Load()) }},
 		{"tidegate_admission_pending_limit", "Requests that may wait; more are shed.", func() float64 { return float64(s.tuning.Queue) }},
-		{"tidegate_admission_remembered_buckets", "Bucket states in memory.", func() float64 { return float64(s.remembered()) }},
+		{"tidegate_admission_remembered_buckets", "Bucket states in memory.", func() float64 { return float64(s.router.remembered()) }},
 		{
 			"tidegate_admission_clock_correction_seconds", "How far this node's clock is known to be ahead of the store's; beyond 2 s it stops writing.",
 			func() float64 { return s.clock.Correction().Seconds() },

@@ -193,7 +193,7 @@ func (s *Service) nowhere(r *request, refusal *api.Error) {
 		r.refuse(asError(err))
 		return
 	}
-	(&acquisition{request: r, req: &req}).undecided(result{err: refusal})
+	(&acquisition{request: r, req: &req}).undecided(result{shardResult: shardResult{err: refusal}})
 }
 
 // route returns what serves a verb; nil for an unknown one. Acquires are handed
@@ -218,7 +218,7 @@ func (s *Service) route(verb api.Verb) func(*request) {
 
 // apart runs work with I/O beside the subscription, until the answer is due.
 func (s *Service) apart(r *request, work func(context.Context)) {
-	s.flights.Go(func() {
+	s.pool.Go(func() {
 		ctx, cancel := context.WithTimeout(r.about(), r.answerBy()-s.clock.Mono())
 		defer cancel()
 		defer r.rescue()

@@ -174,7 +174,7 @@ func TestACascadeIsOfOneMoment(t *testing.T) {
 				w.under(t, "child", "other")
 				n.hearOf("child")
 				if resolved {
-					n.do(w, "child", operation{look: true})
+					n.do(w, "child", operation{peek: true})
 				}
 			}
 			nc := w.nats.Connect(t)

@@ -10,54 +10,58 @@ import (
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-// operation is what waits for one bucket shard: an acquire that spends whole
-// tokens, the debits or the refunds of settlements, or a look at the shard's state.
+// operation is a piece of work for a bucket shard: an acquire that spends whole tokens,
+// the debits or the refunds of settlements, or a peek at the shard's state.
 type operation struct {
 	settle  bool
-	refund  bool        // of a settlement: it gives back, by the sum of what waited for the shard
-	undone  int64       // of a refund: acquires that are taken back, which then never happened
-	settled int64       // of a refund: settlements that it is the sum of, without those
-	look    bool        // spends nothing and is shown the state that is known
-	amounts api.Amounts // whole tokens; of a refund negative, to give back
-	// under is the fingerprint of the settings that an acquire of one level among
-	// several was made for. Empty: any settings that end at this level.
+	refund  bool        // of a settlement: it gives back, by the sum of the refunds that waited for the shard
+	undone  int64       // of a refund: acquires that it undoes, which then never happened
+	settled int64       // of a refund: settlements that it is the sum of, undone acquires left out
+	peek    bool        // spends nothing and is shown the known state
+	amounts api.Amounts // whole tokens; negative in a refund
+	// under is the fingerprint of the settings that the acquire of a cascade level was made
+	// for. Empty: any settings that do not cascade.
 	under string
-	// part says that the operation is one of this shard alone; others may hold what
-	// it is short of.
+	// part says that the operation concerns this shard alone: other shards may hold what it
+	// lacks.
 	part bool
 	// elsewhere says, of a part, that it need not wait while this shard is throttled:
-	// another may serve as well.
+	// another shard may serve as well.
 	elsewhere bool
-	sync      bool // of a look: the item is brought to the settings first
-	// since is the monotonic time from which on the shard is known to who asks: what
-	// was seen of it before is no reason to deny.
+	sync      bool // of a peek: the item is brought to the settings first
+	// since is the monotonic time from which on the asker knows the shard: an older state is
+	// no reason to deny.
 	since time.Duration
 }
 
-// verdict is what a plan says of one operation.
+// verdict is the decision on an operation.
 type verdict uint8
 
 const (
-	// verdictWait: what is known neither admits nor denies it. It waits for the
-	// plan's write, or a read, to bring newer knowledge.
+	// verdictWait: the known state neither admits nor denies the operation. It waits for
+	// the plan's write, or a read, to bring a newer state.
 	verdictWait verdict = iota
-	// verdictCommit: it is part of the write and stands when the write is applied.
+	// verdictCommit: the operation is part of the write and holds if the write is applied.
 	verdictCommit
-	// verdictDeny: the known state alone is short of it. Needs no write.
+	// verdictDeny: the known state alone cannot hold the operation. Needs no write.
 	verdictDeny
-	// verdictDrop: it changes nothing, because the limits are gone. Needs no write.
+	// verdictDrop: the operation changes nothing, because the limits are gone. Needs no write.
 	verdictDrop
-	// verdictShow: the known state answers a look. Needs no write.
+	// verdictShow: the known state answers a peek. Needs no write.
 	verdictShow
-	// verdictMoved: the settings are not those the operation was made for.
-	// Nothing is spent. No plan says so: a flight does, before it plans.
+
+	// A flight gives the verdicts below, and no plan does. Nothing is spent.
+
+	// verdictMoved: the operation was made for other settings, or the shard is gone. Then a
+	// settlement belongs to the parent shard.
 	verdictMoved
-	// verdictHot: the shard's partition is written too often, and the operation may
-	// go elsewhere. Nothing is spent. A flight says so, after it wrote in vain.
+	// verdictDivided: the bucket has several shards, and the operation is for all of them.
+	verdictDivided
+	// verdictHot: the shard's partition is throttled, and the operation may go elsewhere.
 	verdictHot
 )
 
-// view is what a plan is made against.
+// view is the state that a plan is made for.
 type view struct {
 	now      bucket.Instant
 	item     *table.Bucket    // the shard as last seen; where absent, a full one
@@ -86,7 +90,7 @@ func newPlan(v view, operations []operation) plan {
 		switch {
 		case op.settle:
 			p.verdicts[i] = d.settle(op)
-		case !op.look:
+		case !op.peek:
 			p.verdicts[i] = d.acquire(op)
 		case d.isFreshFor(op):
 			p.verdicts[i] = verdictShow

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,15 +13,10 @@ import (
 	"github.com/nats-io/nats.go"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/tidegate/tidegate/internal/limits"
 	"github.com/tidegate/tidegate/internal/requestlog"
-	"github.com/tidegate/tidegate/internal/storeclock"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/bucket"
-	"github.com/tidegate/tidegate/pkg/keys"
 )
-
-var errQueueFull = errors.New("the queue is full")
 
 // request is one message from a caller. It is answered exactly once and counts
 // as pending until then.
@@ -76,10 +70,11 @@ func (r *request) about() context.Context {
 	return traced(requestlog.With(r.service.abort, r.id()), r.span)
 }
 
-// call is the request's operation on one bucket shard.
-func (r *request) call(op operation, finish func(result)) *call {
-	return &call{operation: op, asker: r.asker(), finish: finish}
-}
+// traceSpan implements origin.
+func (r *request) traceSpan() trace.Span { return r.span }
+
+// isAnswered implements origin.
+func (r *request) isAnswered() bool { return r.answered.Load() }
 
 // respond answers with a body.
 func (r *request) respond(body []byte) { r.respondAs(outcomeOK, body) }
@@ -162,8 +157,7 @@ func asError(err error) *api.Error {
 		return overloaded()
 	case errors.Is(err, errDamaged):
 		return api.Errorf(api.CodeInternal, "", "%v", errDamaged)
-	case errors.Is(err, errStoreDown), errors.Is(err, errStoreSlow), errors.Is(err, errUnknown),
-		errors.Is(err, errSettingsGet), errors.Is(err, errUnsettled), errors.Is(err, storeclock.ErrSkewed), errors.Is(err, storeclock.ErrUnchecked):
+	case isOutage(err):
 		return unavailable(err)
 	}
 	return api.Errorf(api.CodeInternal, "", "an internal error; the service's log has the details")
@@ -186,33 +180,4 @@ func unavailable(err error) *api.Error {
 
 func overloaded() *api.Error {
 	return api.Errorf(api.CodeOverloaded, "", "too many requests wait here already: try again in a moment")
-}
-
-// unknownLimitError is the refusal of a limit name the bucket does not have.
-func unknownLimitError(s *limits.Resolved, key keys.Bucket, name string) *api.Error {
-	resource, _ := baseResource(key.Resource)
-	return api.Errorf(api.CodeUnknownLimit, "consume."+name, "entity %s has no limit %q on resource %s; it has %s",
-		key.Entity, name, resource, names(s))
-}
-
-// names lists limits in a message.
-func names(s *limits.Resolved) string {
-	known := make([]string, len(s.Limits))
-	for i, l := range s.Limits {
-		known[i] = l.Name
-	}
-	return strings.Join(known, ", ")
-}
-
-// unknownLimit is the first limit an acquire names that the settings do not have.
-func unknownLimit(s *limits.Resolved, op operation) string {
-	if op.settle || op.under != "" {
-		return ""
-	}
-	for _, a := range op.amounts {
-		if !s.Governs(a.Name) {
-			return a.Name
-		}
-	}
-	return ""
 }

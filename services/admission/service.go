@@ -2,14 +2,9 @@ package admission
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,7 +12,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	lru "github.com/hashicorp/golang-lru/v2"
-	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
@@ -38,9 +32,7 @@ import (
 	"github.com/tidegate/tidegate/internal/storeclock"
 	"github.com/tidegate/tidegate/internal/trail"
 	"github.com/tidegate/tidegate/internal/usage"
-	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/events"
-	"github.com/tidegate/tidegate/pkg/keys"
 )
 
 // Config is what an admission node needs. Zero values of the sizes and times
@@ -80,7 +72,6 @@ type Tuning struct {
 
 const (
 	bucketShare     = 4 // one bucket may hold a quarter of the queue
-	maxTimeout      = time.Minute
 	maxStoreCall    = 900 * time.Millisecond
 	recordRetention = 2 // lease records are kept for that many credit windows,
 	minRetention    = time.Minute
@@ -109,56 +100,30 @@ func positive[T int | time.Duration](value, otherwise T) T {
 	return otherwise
 }
 
-// Service is one admission node.
+// Service is an admission node.
 type Service struct {
-	nats         *nats.Conn
-	table        string
-	version      string
-	log          *slog.Logger
-	metrics      *metrics
-	clock        *storeclock.Clock
-	store        *store
-	shards       *shards.Store
-	limits       *limits.Store
-	namespaces   *namespace.Cache
-	admin        *admin.Admin
-	keyring      *keyring
-	epochs       *rollback.Epochs // of the lease records
-	records      recordStore      // set by Run before the first request
-	recent       *lru.Cache[string, recordVersion]
-	registerer   prometheus.Registerer
-	tuning       Tuning
-	trustInfo    bool
-	archive      *archive.Archive // nil: none
-	tracer       trace.Tracer     // nil: nothing is traced
-	boot         string           // random, part of every nonce
-	sequence     atomic.Uint64
-	pending      atomic.Int64    // requests not yet answered
-	requests     sync.WaitGroup  // the same, to wait for
-	unsettled    atomic.Int64    // settlements that have not ended, whoever waits for them, and sums of refunds that are not written
-	flights      crew            // everything that works on them
-	news         news            // of configuration
-	abort        context.Context //nolint:containedctx // the life of flights, which no single request owns
-	abortFlights context.CancelFunc
-	ready        chan struct{}
-	renewals     renewals
-	following    atomic.Bool // the change feed
-	loads        loads
-
-	mu      sync.Mutex
-	buckets *simplelru.LRU[keys.Bucket, *committer] // guarded by mu
-	// settings are shared by the buckets that one level governs. guarded by mu
-	settings *simplelru.LRU[settingsKey, *limits.Resolved]
+	*env       // that the writers and the router share
+	nats       *nats.Conn
+	table      string
+	version    string
+	router     *router
+	namespaces *namespace.Cache
+	admin      *admin.Admin
+	keyring    *keyring
+	epochs     *rollback.Epochs // of the lease records
+	records    recordStore      // set by Run before the first request
+	recent     *lru.Cache[string, recordVersion]
+	registerer prometheus.Registerer
+	tuning     Tuning
+	trustInfo  bool
+	archive    *archive.Archive // nil: none
+	pending    atomic.Int64     // requests not yet answered
+	requests   sync.WaitGroup   // the same, to wait for
+	news       news             // of configuration
+	abortWork  context.CancelFunc
+	ready      chan struct{}
+	following  atomic.Bool // the change feed
 }
-
-// settingsKey tells settings apart as far as buckets are concerned.
-type settingsKey struct {
-	fingerprint string
-	policy      api.Policy
-}
-
-// sharedSettings is how many settings are kept to be shared.
-const sharedSettings = 1024
 
 // New makes a node. It does nothing until Run.
 func New(cfg Config) (*Service, error) {
@@ -170,15 +135,7 @@ func New(cfg Config) (*Service, error) {
 		return nil, fmt.Errorf("admission metrics: %w", err)
 	}
 	tuning := cfg.Tuning.withDefaults()
-	buckets, err := simplelru.NewLRU[keys.Bucket, *committer](tuning.Remember, nil)
-	if err != nil {
-		return nil, fmt.Errorf("admission: %w", err)
-	}
 	recent, err := lru.New[string, recordVersion](recentRecords)
-	if err != nil {
-		return nil, fmt.Errorf("admission: %w", err)
-	}
-	settings, err := simplelru.NewLRU[settingsKey, *limits.Resolved](sharedSettings, nil)
 	if err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
 	}
@@ -206,37 +163,38 @@ func New(cfg Config) (*Service, error) {
 		Capacity:   capacity.NewStore(client, cfg.Table, clock.Now),
 		Usage:      usage.NewStore(client, cfg.Table),
 	}
-	var boot [6]byte
-	_, _ = rand.Read(boot[:])
 	s := &Service{
 		nats:       cfg.NATS,
 		table:      cfg.Table,
 		version:    cfg.Version,
-		log:        lines,
-		metrics:    m,
-		clock:      clock,
-		store:      truth,
 		keyring:    newKeyring(client, cfg.Table, clock),
 		epochs:     rollback.NewEpochs(client, cfg.Table),
 		recent:     recent,
 		registerer: cfg.Metrics,
-		limits:     limits.NewStore(truth.client, cfg.Table, log),
 		namespaces: namespaces,
 		tuning:     tuning,
 		trustInfo:  cfg.TrustRequestInfo,
 		archive:    cfg.Archive,
-		boot:       base64.RawURLEncoding.EncodeToString(boot[:]),
 		ready:      make(chan struct{}),
-		buckets:    buckets,
-		settings:   settings,
 	}
+	settings, err := newSettingsSource(limits.NewStore(truth.client, cfg.Table, log), &s.news)
+	if err != nil {
+		return nil, fmt.Errorf("admission: %w", err)
+	}
+	s.env = &env{
+		store: truth, settings: settings, clock: clock, pool: new(workerPool), nonces: newNonces(), metrics: m, log: lines,
+		batch: tuning.Batch, share: tuning.Queue / bucketShare, unsettled: new(atomic.Int64),
+	}
+	s.abort, s.abortWork = context.WithCancel(context.Background())
 	if cfg.Traces != nil {
 		s.tracer = cfg.Traces.Tracer(scope)
 	}
-	s.shards = shards.NewStore(s.store.client, cfg.Table, clock.Now, s.nonce)
-	stores.Shards = shards.NewOperator(s.shards, log)
+	trees := shards.NewStore(truth.client, cfg.Table, clock.Now, s.nonces.next)
+	if s.router, err = newRouter(s.env, trees, tuning.Remember, cfg.NATS.Publish); err != nil {
+		return nil, fmt.Errorf("admission: %w", err)
+	}
+	stores.Shards = shards.NewOperator(trees, log)
 	s.admin = admin.New(stores, cfg.NATS.Publish, lines)
-	s.abort, s.abortFlights = context.WithCancel(context.Background())
 	if err := s.gauges(cfg.Metrics); err != nil {
 		return nil, fmt.Errorf("admission metrics: %w", err)
 	}
@@ -250,7 +208,7 @@ func (s *Service) Ready() <-chan struct{} { return s.ready }
 // answers those it has (for DrainTimeout at most), flushes the answers and
 // closes the connection. It returns when all it started has ended.
 func (s *Service) Run(ctx context.Context) error {
-	defer s.abortFlights()
+	defer s.abortWork()
 	defer s.nats.Close()
 	if err := s.prepare(ctx); err != nil {
 		return err
@@ -271,10 +229,10 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	following, stopFollowing := context.WithCancel(ctx)
 	defer stopFollowing()
-	s.flights.Go(func() { s.keyring.follow(following, s.log) })
+	s.pool.Go(func() { s.keyring.follow(following, s.log) })
 	followed := make(chan struct{})
 	go func() { defer close(followed); f.run(following) }()
-	s.flights.Go(func() { s.tellLoads(following) })
+	s.pool.Go(func() { s.router.reportLoads(following, s.tuning.LoadEvery) })
 	close(s.ready)
 	select {
 	case <-ctx.Done():
@@ -339,13 +297,13 @@ func (s *Service) drain(l *listener, more func() int, stopGuard func()) error {
 	go func() {
 		defer close(answered)
 		s.requests.Wait()
-		s.flights.Wait()
+		s.pool.Wait()
 	}()
 	select {
 	case <-answered:
 	case <-ctx.Done():
 		s.log.Warn("requests under way are aborted", "pending", s.pending.Load())
-		s.abortFlights()
+		s.abortWork()
 		<-answered
 	}
 	stopGuard()
@@ -354,51 +312,4 @@ func (s *Service) drain(l *listener, more func() int, stopGuard func()) error {
 		return nil
 	}
 	return errors.Join(errStop, s.nats.FlushTimeout(time.Second))
-}
-
-// committer returns the bucket shard's committer, a new one where none is
-// remembered.
-func (s *Service) committer(key keys.Bucket) *committer {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if c, ok := s.buckets.Get(key); ok {
-		return c
-	}
-	// What a request names is part of its body, which must not live as long.
-	key.Entity, key.Resource = strings.Clone(key.Entity), strings.Clone(key.Resource)
-	c := &committer{node: s, key: key}
-	s.buckets.Add(key, c)
-	return c
-}
-
-// share returns the same settings for all buckets they govern, to be read only.
-func (s *Service) share(r *limits.Resolved) *limits.Resolved {
-	key := settingsKey{r.Fingerprint, r.OnUnavailable}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if shared, ok := s.settings.Get(key); ok {
-		return shared
-	}
-	s.settings.Add(key, r)
-	return r
-}
-
-func (s *Service) remembered() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.buckets.Len()
-}
-
-// nonce marks one write of this node.
-func (s *Service) nonce() string {
-	return s.boot + "." + strconv.FormatUint(s.sequence.Add(1), 36)
-}
-
-func (s *Service) logStore(ctx context.Context, doing string, key keys.Bucket, err error) {
-	s.log.ErrorContext(ctx, "the store failed", "doing", doing, "bucket", key.Key().PK, "error", err)
-}
-
-func (s *Service) logPanic(ctx context.Context, cause any) {
-	s.metrics.panics.Inc()
-	s.log.ErrorContext(ctx, "recovered from a panic", "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
 }

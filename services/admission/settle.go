@@ -84,7 +84,7 @@ func (s *Service) settle(ctx context.Context, r *request, token string, op settl
 	}
 	st := &settlement{request: r, op: op, token: token, lease: l, results: make([]*result, len(l.Levels))}
 	ended := make(chan struct{})
-	s.flights.Go(func() {
+	s.pool.Go(func() {
 		defer s.unsettled.Add(-1)
 		defer close(ended)
 		defer r.rescue()
@@ -259,7 +259,7 @@ func (st *settlement) read() (recordVersion, error) {
 // then the operation decides again.
 func (st *settlement) begin(next step, revision uint64) (ended bool) {
 	s, began := st.service, st.service.clock.Mono()
-	next.record.Nonce = s.nonce()
+	next.record.Nonce = s.nonces.next()
 	version := recordVersion{record: &next.record}
 	var epoch int64
 	var err error
@@ -296,7 +296,7 @@ func (st *settlement) begin(next step, revision uint64) (ended bool) {
 	if !next.debits.isZero() && !st.spend(version, next.debits, began+s.settleTime()) {
 		return true
 	}
-	awaitRefunds(done, len(credited), st.request, func(i int, res result) {
+	awaitRefunds(done, len(credited), st.answerBy()-s.clock.Mono(), func(i int, res result) {
 		if res.err == nil && res.item != nil {
 			st.results[credited[i]] = &res
 		}
@@ -346,7 +346,7 @@ func (st *settlement) insist(rec *record, expected uint64) (revision uint64, epo
 // giveBack gives final credits to their shards: their results follow, in any order, by
 // index of the levels in of.
 func (st *settlement) giveBack(credits tokenTable) (of []int, done <-chan refunded) {
-	var refunds []errand
+	var refunds []subcall
 	for i := range st.lease.Levels {
 		amounts := credits.amounts(st.lease, i)
 		if len(amounts) == 0 {
@@ -359,7 +359,7 @@ func (st *settlement) giveBack(credits tokenTable) (of []int, done <-chan refund
 		if len(refunds) == 0 {
 			op.settled = 1 // counted once, whatever its levels
 		}
-		refunds, of = append(refunds, errand{st.shardOf(i), op}), append(of, i)
+		refunds, of = append(refunds, subcall{st.shardOf(i), op}), append(of, i)
 	}
-	return of, giveBackTogether(refunds, st.request)
+	return of, refundAll(refunds, st.request)
 }

@@ -11,12 +11,11 @@ import (
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-// shardOf returns the committer of the shard that a level of the lease was spent from.
-func (st *settlement) shardOf(level int) *committer {
+// shardOf returns the shard that a level of the lease was spent from.
+func (st *settlement) shardOf(level int) *member {
 	l := &st.lease.Levels[level]
-	c := st.service.committer(keys.Bucket{Namespace: st.lease.Namespace, Entity: l.Entity, Resource: l.Resource, Shard: l.Shard})
-	c.remember(l.Brought)
-	return c
+	return st.service.router.memberOf(
+		keys.Bucket{Namespace: st.lease.Namespace, Entity: l.Entity, Resource: l.Resource, Shard: l.Shard}, givenBy(l.Brought))
 }
 
 // spend writes debits and stores what the lease holds after them. It reports false
@@ -25,7 +24,7 @@ func (st *settlement) spend(version recordVersion, debits tokenTable, until time
 	s := st.service
 	written, left, refusal := st.write(debits, until)
 	after := version.record.end(st.op, written, left)
-	after.Nonce = s.nonce()
+	after.Nonce = s.nonces.next()
 	revision, _, err := s.records.write(st.about(), st.recordKey(), &after, version.revision)
 	switch {
 	case errors.Is(err, errOvertaken):
@@ -50,16 +49,16 @@ func (st *settlement) spend(version recordVersion, debits tokenTable, until time
 // because their write failed, or because its outcome is unknown. Debits of limits that
 // are gone are neither. The refusal says why debits are left; nil for none.
 func (st *settlement) write(debits tokenTable, until time.Duration) (written, left tokenTable, refusal *api.Error) {
-	var errands []errand
-	var of []int // the level of each errand
+	var subcalls []subcall
+	var of []int // the level of each subcall
 	for i := range st.lease.Levels {
 		if amounts := debits.amounts(st.lease, i); len(amounts) > 0 {
-			errands, of = append(errands, errand{st.shardOf(i), operation{settle: true, amounts: amounts}}), append(of, i)
+			subcalls, of = append(subcalls, subcall{st.shardOf(i), operation{settle: true, amounts: amounts}}), append(of, i)
 		}
 	}
 	written, left = newTokenTable(st.lease), newTokenTable(st.lease)
 	whose := asker{request: st.request, received: st.received, deadline: until, answerBy: never}
-	for i, res := range together(errands, whose) {
+	for i, res := range askAll(subcalls, whose) {
 		level := of[i]
 		switch {
 		case res.err != nil:
@@ -156,22 +155,23 @@ func (st *settlement) statuses(since time.Duration) (statuses []api.LimitStatus)
 		return nil
 	}
 	told := st.told()
-	var looks []errand
+	var peeks []subcall
 	var of []int
 	for _, i := range told {
 		if st.results[i] == nil {
-			c := st.shardOf(i)
-			looks, of = append(looks, errand{c.shard(0), operation{look: true, since: since}}), append(of, i)
+			peeks, of = append(peeks, subcall{st.shardOf(i).shard(0), operation{peek: true, since: since}}), append(of, i)
 		}
 	}
-	for n, res := range together(looks, st.asker()) {
+	for n, res := range askAll(peeks, st.asker()) {
 		if res.err == nil {
 			st.results[of[n]] = &res
 		}
 	}
+	ctx, cancel := context.WithTimeout(st.service.abort, max(0, st.answerBy()-st.service.clock.Mono()))
+	defer cancel()
 	for _, i := range told {
 		if res := st.results[i]; res != nil && res.item != nil {
-			st.widen(res)
+			st.service.router.wholeOf(ctx, res)
 			statuses = append(statuses, res.statuses(st.op.deltas)...)
 		}
 	}
@@ -185,25 +185,4 @@ func (st *settlement) told() (told []int) {
 		told = append(told, from+of)
 	}
 	return told
-}
-
-// widen adds the other shards to the shard that was settled. If they cannot be read,
-// the answer shows this shard alone.
-func (st *settlement) widen(res *result) {
-	if res.item.Level == 1 || res.others != nil {
-		return
-	}
-	s := st.service
-	ctx, cancel := context.WithTimeout(s.abort, max(0, st.answerBy()-s.clock.Mono()))
-	defer cancel()
-	key := res.item.Key
-	key.Shard = 0
-	tree, err := s.committer(key).tree(ctx)
-	if err != nil {
-		return
-	}
-	if res.settings != nil {
-		tree = standingOf(res.now, tree, res.settings)
-	}
-	res.within(tree)
 }
