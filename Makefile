@@ -6,12 +6,16 @@ SHELL       := bash
 
 CACHE    := $(CURDIR)/.cache
 GO       ?= go
+# What only tests need has a module of its own, so that nothing that imports
+# Tidegate inherits it.
+MODULES  := . test/deploy test/alerts
 FUZZTIME ?= 10s
 BENCHTIME ?= 1x
 
 GOLANGCI_VERSION := v2.15.0
 DYNOXIDE_VERSION := 1.2.1
 NATSCLI_VERSION  := v0.3.0
+GOVULNCHECK_VERSION := v1.9.0
 NATSPY_VERSION   := 2.11.0
 
 .PHONY: help
@@ -26,10 +30,40 @@ build: ## build bin/tidegate; its version is the git tag, which Go itself puts i
 run: build ## start the whole system on embedded back ends
 	@exec bin/tidegate up
 
+# How often each property is checked: on every change, and at night. The tests'
+# cache does not see RAPID_CHECKS, so that targets with more checks pass -count=1.
+CHECKS       ?= 25
+NIGHT_CHECKS ?= 1000
+
+# Tests that start processes, or all services at once: they wait more than they work,
+# so that several of their packages run at once.
+SYSTEMS := ./cmd/... ./test/...
+# Everything else: pure packages, stores and services.
+UNITS    = $$($(GO) list ./... | grep -v -e /tidegate/cmd/ -e /tidegate/test/)
+# Units that are raced on every change: few seconds each, and goroutines of their own.
+RACED := ./internal/daemon ./internal/leader ./internal/roster ./internal/store ./pkg/client/... \
+	./services/aggregator ./services/archiver ./services/sharder
+
 .PHONY: test
-test: ## run all tests, with the race detector, and without it those that it is too slow for
-	$(GO) test -race -shuffle=on -timeout 15m ./...
-	$(GO) test -run 'TestKill|Histories' ./internal/localdynamo
+test: ## run all tests, those of RACED with the race detector
+	RAPID_CHECKS=$(CHECKS) $(GO) test -race -shuffle=on -timeout 5m $(RACED)
+	RAPID_CHECKS=$(CHECKS) $(GO) test -shuffle=on -timeout 10m -p 4 -parallel 4 $$($(GO) list ./... | grep -vxF "$$($(GO) list $(RACED))")
+	cd test/deploy && RAPID_CHECKS=$(CHECKS) $(GO) test -shuffle=on -timeout 10m -parallel 4 ./...
+
+.PHONY: test-fast
+test-fast: ## run the tests of pure packages, stores and services, which takes a minute
+	RAPID_CHECKS=$(CHECKS) $(GO) test -short -shuffle=on -timeout 5m -p 4 $(UNITS)
+
+.PHONY: test-race
+test-race: ## run all tests with the race detector, which takes several minutes
+	RAPID_CHECKS=$(CHECKS) $(GO) test -race -short -shuffle=on -timeout 15m -p 4 -parallel 4 ./...
+	cd test/deploy && RAPID_CHECKS=$(CHECKS) $(GO) test -race -short -shuffle=on -timeout 15m -parallel 4 ./...
+
+.PHONY: test-night
+test-night: ## check each property NIGHT_CHECKS times (1000), kill the engine 1,000 times, and fuzz
+	RAPID_CHECKS=$(NIGHT_CHECKS) $(GO) test -count=1 -shuffle=on -timeout 2h $(UNITS)
+	$(GO) test -count=1 -timeout 1h -run TestKill ./engine -kills 1000
+	$(MAKE) fuzz
 
 .PHONY: test-forget
 test-forget: ## put NATS back to 1,000 older moments under a running system, which takes two hours
@@ -47,14 +81,16 @@ cover: ## run all tests, say what they cover, and leave the lines in .cache/cove
 	$(GO) tool cover -func=$(CACHE)/cover.out | tail -1
 
 .PHONY: check
-check: lint ## lint, go vet, and that go.mod is tidy
-	$(GO) vet -tags otherengine,natscli,python ./...
-	$(GO) mod tidy -diff
-	$(GO) mod verify
+check: lint ## lint, go vet, and that go.mod is tidy, of every module
+	for module in $(MODULES); do (cd $$module; $(GO) vet -tags otherengine,natscli,python ./...; $(GO) mod tidy -diff; $(GO) mod verify); done
 
 .PHONY: lint
 lint: $(CACHE)/bin/golangci-lint-$(GOLANGCI_VERSION) ## run golangci-lint
-	$< run ./...
+	for module in $(MODULES); do (cd $$module; $< run ./...); done
+
+.PHONY: vuln
+vuln: ## look for known vulnerabilities in what is called; needs the network
+	$(GO) run golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION) ./...
 
 .PHONY: tools
 tools: $(CACHE)/bin/golangci-lint-$(GOLANGCI_VERSION) ## build the linter into .cache/bin, which takes minutes the first time
@@ -82,16 +118,17 @@ fuzz: ## run every fuzz target for FUZZTIME (10s)
 test-dynoxide: ## admission's suite on an independent engine, dynoxide, and the embedded one compared with it; needs npm
 	dynoxide="$$(scripts/get-dynoxide $(DYNOXIDE_VERSION) $(CACHE)/dynoxide)"; \
 	scripts/with-dynoxide "$$dynoxide" $(GO) test -count=1 -timeout 10m ./services/admission; \
-	scripts/with-dynoxide "$$dynoxide" $(GO) test -count=1 -timeout 10m -tags otherengine ./internal/localdynamo/differential -rapid.checks=1000
+	scripts/with-dynoxide "$$dynoxide" $(GO) test -count=1 -timeout 10m -tags otherengine ./engine/differential -rapid.checks=1000
 
 .PHONY: test-dynamodb-local
 test-dynamodb-local: ## the same against DynamoDB Local; read scripts/get-dynamodb-local first: its licence
 	scripts/with-dynamodb-local "$$(scripts/get-dynamodb-local $(CACHE)/dynamodb-local)" \
-		$(GO) test -count=1 -timeout 20m -tags otherengine ./services/admission ./internal/localdynamo/differential
+		$(GO) test -count=1 -timeout 20m -tags otherengine ./services/admission ./engine/differential
 
 .PHONY: test-nats-cli
 test-nats-cli: $(CACHE)/natscli-$(NATSCLI_VERSION)/nats ## run what docs/nats-cli.md says; builds the nats command into .cache, which takes minutes the first time
-	TIDEGATE_TEST_NATS_CLI=$(<D) $(GO) test -count=1 -tags natscli -run 'TestNATSCommandLine|TestTheNATSCommandLineOfATenant' ./test/readme ./test/deploy
+	TIDEGATE_TEST_NATS_CLI=$(<D) $(GO) test -count=1 -tags natscli -run TestNATSCommandLine ./test/readme
+	cd test/deploy; TIDEGATE_TEST_NATS_CLI=$(<D) $(GO) test -count=1 -tags natscli -run TestTheNATSCommandLineOfATenant ./...
 
 # In the module's own folder: `go install` would look for a module by the program's
 # path first, which not every proxy answers.

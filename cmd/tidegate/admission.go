@@ -7,7 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/services/admission"
 )
 
@@ -15,28 +15,28 @@ import (
 type runCommands struct {
 	Up         upCmd         `cmd:"" group:"run" help:"Run everything in one process: NATS, the store, and all services."`
 	Admission  admissionCmd  `cmd:"" group:"run" help:"Run an admission node on your NATS and DynamoDB."`
-	Relay      relayCmd      `cmd:"" group:"run" help:"Run a relay: the table's changes into the change feed."`
-	Aggregator aggregatorCmd `cmd:"" group:"run" help:"Run an aggregator: usage snapshots from the change feed."`
-	Sharder    sharderCmd    `cmd:"" group:"run" help:"Run a sharder: divide buckets before DynamoDB throttles them."`
-	Archiver   archiverCmd   `cmd:"" group:"run" help:"Run an archiver: audit events that leave the table, into a folder or S3."`
-	DynamoDB   dynamodbCmd   `cmd:"" name:"dynamodb" group:"run" help:"Run the embedded DynamoDB-compatible store alone."`
-	Health     healthCmd     `cmd:"" group:"run" help:"Ask whether a service of this machine is ready."`
+	Relay      relayCmd      `cmd:"" group:"run" help:"Run a relay: publish the table's changes to the change feed."`
+	Aggregator aggregatorCmd `cmd:"" group:"run" help:"Run an aggregator: keep usage snapshots from the change feed."`
+	Sharder    sharderCmd    `cmd:"" group:"run" help:"Run a sharder: split hot buckets before DynamoDB throttles them."`
+	Archiver   archiverCmd   `cmd:"" group:"run" help:"Run an archiver: keep audit events that leave the table in a folder or S3."`
+	DynamoDB   dynamodbCmd   `cmd:"" name:"dynamodb" group:"run" help:"Run only the embedded DynamoDB-compatible store."`
+	Health     healthCmd     `cmd:"" group:"run" help:"Ask whether a service on this machine is ready."`
 }
 
 type admissionCmd struct {
 	nodeFlags
 	tuningFlags
-	Archive          string `name:"archive" placeholder:"URL" help:"Read audit events that have left the table from there: s3://BUCKET/PREFIX?region=R, or file:///DIR, as the archiver has it; default: none."`
-	TrustRequestInfo bool   `name:"trust-request-info" help:"All callers come through NATS service imports, so that the header which names them is the server's: audit events show it as verified."`
+	Archive          string `name:"archive" placeholder:"URL" help:"Archive from which to read audit events that have left the table, as configured for the archiver: s3://BUCKET/PREFIX?region=R, or file:///DIR; default: no archive."`
+	TrustRequestInfo bool   `name:"trust-request-info" help:"Trust the header that names the caller, because all callers come through NATS service imports, where the server writes it. Audit events then show the caller as verified."`
 }
 
 // tuningFlags are the sizes and times of a node.
 type tuningFlags struct {
-	Queue         int           `name:"queue" default:"16384" placeholder:"N" help:"Requests pending at most, then callers are told to come back; one bucket holds a quarter; default: 16384."`
-	Remember      int           `name:"remember" default:"100000" placeholder:"N" help:"Bucket states in memory at most, below 1 KB each; default: 100000."`
-	StoreTimeout  time.Duration `name:"store-timeout" default:"750ms" placeholder:"TIME" help:"How long one call to DynamoDB may take, at most 900ms; default: 750ms."`
-	CreditWindow  time.Duration `name:"credit-window" default:"1h" placeholder:"TIME" help:"How long after an acquire its lease can give tokens back; default: 1h."`
-	LeaseReplicas int           `name:"lease-replicas" default:"1" placeholder:"N" help:"JetStream replicas of the lease records that make settlements happen once: 3 on a cluster; default: 1."`
+	Queue         int           `name:"queue" default:"16384" placeholder:"N" help:"Maximum number of pending requests; more are refused as overloaded. A single bucket may hold a quarter; default: 16384."`
+	Remember      int           `name:"remember" default:"100000" placeholder:"N" help:"Maximum number of bucket states in memory, below 1 KB each; default: 100000."`
+	StoreTimeout  time.Duration `name:"store-timeout" default:"750ms" placeholder:"TIME" help:"Timeout of a DynamoDB call, at most 900ms; default: 750ms."`
+	CreditWindow  time.Duration `name:"credit-window" default:"1h" placeholder:"TIME" help:"Time after an acquire in which its lease can give tokens back; default: 1h."`
+	LeaseReplicas int           `name:"lease-replicas" default:"1" placeholder:"N" help:"JetStream replicas of the lease records, which make settlements idempotent: 3 on a cluster; default: 1."`
 }
 
 func (f tuningFlags) check() error {
@@ -86,7 +86,7 @@ func (c admissionCmd) make(n node, nc *nats.Conn) (service, error) {
 	return explained{made, c.storeFlags}, err
 }
 
-// explained is an admission node that says what to do about an error of its store.
+// explained wraps an admission node and adds advice to the errors of its store.
 type explained struct {
 	*admission.Service
 	store storeFlags
@@ -94,12 +94,12 @@ type explained struct {
 
 func (e explained) Run(ctx context.Context) error { return e.store.explain(e.Service.Run(ctx)) }
 
-// systemClock is this machine's clock. The wall reading carries no monotonic
-// one, so that a clock that is set is seen to be.
-func systemClock() storeclock.Source {
+// systemClock returns this machine's clock. The wall reading carries no monotonic
+// reading, so that a clock step is visible.
+func systemClock() store.ClockSource {
 	start := time.Now()
-	return func() storeclock.Reading {
+	return func() store.ClockReading {
 		now := time.Now()
-		return storeclock.Reading{Wall: now.Round(0), Mono: now.Sub(start)}
+		return store.ClockReading{Wall: now.Round(0), Mono: now.Sub(start)}
 	}
 }

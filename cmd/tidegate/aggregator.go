@@ -14,12 +14,12 @@ import (
 type aggregatorCmd struct {
 	nodeFlags
 	feedFlags
-	Keep    time.Duration `name:"keep-usage" default:"2160h" placeholder:"TIME" help:"How long a usage snapshot is kept after its window; default: 2160h (90 days)."`
-	Monthly bool          `name:"monthly" help:"Keep monthly usage too."`
+	Keep    time.Duration `name:"keep-usage" default:"2160h" placeholder:"TIME" help:"Retention of a usage snapshot after its window; default: 2160h (90 days)."`
+	Monthly bool          `name:"monthly" help:"Also keep monthly usage."`
 }
 
 func (aggregatorCmd) Help() string {
-	return `Follows the change feed, so that a relay must run too. Start as many as you like, 64 share the work at most: they count each change once, and each takes over when another one ends.`
+	return `Follows the change feed, so a relay must run too. Run any number of processes; at most 64 share the work. Each change counts once, and the other processes take over when a process ends.`
 }
 
 // Run aggregates until ctx ends.

@@ -9,31 +9,31 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/config"
+	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
 
 	"github.com/tidegate/tidegate/internal/archive"
 	"github.com/tidegate/tidegate/internal/consume"
-	"github.com/tidegate/tidegate/internal/storehttp"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/services/archiver"
 )
 
-// localArchive is where audit events go that have left the table, where nobody says
-// otherwise: below the data directory of `tidegate up`.
+// localArchive is the default URL of the archive: below the data directory of
+// `tidegate up`.
 const localArchive = "file://./tidegate-data/archive"
 
 type archiverCmd struct {
 	natsFlags
 	adminFlags
 	feedFlags
-	Archive   string        `name:"archive" default:"${archive}" placeholder:"URL" help:"Where to keep audit events: s3://BUCKET/PREFIX?region=R, or file:///DIR; default: ${archive}."`
-	BatchAge  time.Duration `name:"batch-age" default:"5s" placeholder:"TIME" help:"How long the first event of an object waits for more; default: 5s."`
-	BatchSize int           `name:"batch-size" default:"512" placeholder:"N" help:"Events of one object at most; default: 512."`
+	Archive   string        `name:"archive" default:"${archive}" placeholder:"URL" help:"Archive of audit events: s3://BUCKET/PREFIX?region=R, or file:///DIR; default: ${archive}."`
+	BatchAge  time.Duration `name:"batch-age" default:"5s" placeholder:"TIME" help:"Time that the first event of an object waits for more events; default: 5s."`
+	BatchSize int           `name:"batch-size" default:"512" placeholder:"N" help:"Maximum number of events per object; default: 512."`
 }
 
 func (archiverCmd) Help() string {
-	return `Keeps audit events that leave the table: by their time to live, or by hand. Follows the change feed, so that a relay must run too. Start as many as you like: they keep each event, and each takes over when another one ends. The URL of an S3-compatible store has its endpoint: s3://audit?region=us-east-1&endpoint=http://127.0.0.1:9000.`
+	return `Keeps audit events that leave the table, whether they expire or are deleted. Follows the change feed, so a relay must run too. Run any number of processes; the others take over when a process ends. The URL of an S3-compatible store includes its endpoint: s3://audit?region=us-east-1&endpoint=http://127.0.0.1:9000.`
 }
 
 // Run archives until ctx ends.
@@ -77,15 +77,15 @@ func openArchive(ctx context.Context, at string, create bool) (*archive.Archive,
 
 // objectStore is the SDK's configuration for S3.
 func objectStore(ctx context.Context, region string) (aws.Config, error) {
-	options := []func(*config.LoadOptions) error{config.WithHTTPClient(storehttp.NewClient())}
+	options := []func(*awsconfig.LoadOptions) error{awsconfig.WithHTTPClient(store.NewHTTPClient())}
 	if region != "" {
-		options = append(options, config.WithRegion(region))
+		options = append(options, awsconfig.WithRegion(region))
 	}
-	cfg, err := config.LoadDefaultConfig(ctx, options...)
+	cfg, err := awsconfig.LoadDefaultConfig(ctx, options...)
 	if err != nil {
 		return aws.Config{}, fmt.Errorf("read the AWS configuration: %w", err)
 	}
-	cfg.HTTPClient = storehttp.OwnBody(cfg.HTTPClient)
+	cfg.HTTPClient = store.OwnBody(cfg.HTTPClient)
 	if cfg.Region == "" {
 		return aws.Config{}, errors.New("which AWS region? Write it behind the bucket, s3://BUCKET?region=REGION, or set AWS_REGION")
 	}

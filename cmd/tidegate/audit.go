@@ -11,20 +11,20 @@ import (
 )
 
 type auditCmd struct {
-	List auditListCmd `cmd:"" help:"Show who changed what, the newest first."`
-	Show auditShowCmd `cmd:"" help:"Show one change: what was there before, and after."`
+	List auditListCmd `cmd:"" help:"List changes with their authors, newest first."`
+	Show auditShowCmd `cmd:"" help:"Show a change with the state before and after."`
 
-	Export auditExportCmd `cmd:"" help:"Write changes as lines of JSON."`
-	Verify auditVerifyCmd `cmd:"" help:"Prove that no change is missing, doubled or altered."`
+	Export auditExportCmd `cmd:"" help:"Export changes as JSON lines."`
+	Verify auditVerifyCmd `cmd:"" help:"Verify that no change is missing, doubled or altered."`
 }
 
 type auditListCmd struct {
 	clientFlags
 	auditFlags
-	Limit int `name:"limit" default:"100" placeholder:"N" help:"How many at most, 0 for all; default: 100."`
+	Limit int `name:"limit" default:"100" placeholder:"N" help:"Maximum number, 0 for all; default: 100."`
 }
 
-// Run prints as many pages as are asked for as one list.
+// Run prints up to --limit events as a single list, over as many pages as needed.
 func (c auditListCmd) Run(ctx context.Context, o output) error {
 	query, err := c.query(time.Now())
 	if err == nil && c.Limit < 0 {
@@ -77,7 +77,7 @@ func parseTime(flag, text string, now time.Time) (int64, error) {
 			return at.UnixMilli(), nil
 		}
 	}
-	return 0, fmt.Errorf("%s %q is no time: write 2026-03-01, 2026-03-01T12:00:00Z, or how long ago, 24h", flag, text)
+	return 0, fmt.Errorf("%s %q is not a time: write 2026-03-01, 2026-03-01T12:00:00Z, or an age such as 24h", flag, text)
 }
 
 type auditShowCmd struct {
@@ -86,13 +86,13 @@ type auditShowCmd struct {
 }
 
 func (auditShowCmd) Help() string {
-	return `Exit code 1 if the event is not as it was written.`
+	return `Exit code 1 if the event's seal is broken.`
 }
 
 // errAltered ends audit show where the event's seal does not match.
-var errAltered = errors.New("the event is not as it was written: somebody changed it")
+var errAltered = errors.New("the event's seal is broken: it was altered")
 
-// Run prints one event, and whether it is as it was written.
+// Run prints an event and reports whether its seal is intact.
 func (c auditShowCmd) Run(ctx context.Context, o output) error {
 	return c.client(func(client *tidegate.Client) error {
 		reply, err := client.Admin().ShowAudit(ctx, c.ID)
@@ -132,7 +132,7 @@ func (p *page) events(events []api.AuditEvent) {
 	p.table(rows)
 }
 
-// principal is who made a change.
+// principal formats the author of a change.
 func principal(w api.Principal) string {
 	name := w.User
 	if w.Account != "" {

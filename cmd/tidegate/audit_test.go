@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/localdynamo"
+	"github.com/tidegate/tidegate/engine"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -24,7 +23,7 @@ import (
 func (s *system) runs(t *testing.T, code int, args ...string) (stdout, stderr string) {
 	t.Helper()
 	w := newWorld()
-	w.env["TIDEGATE_NATS"] = s.nats
+	w.env = s.environment()
 	require.Equal(t, code, runWithin(t, args, w), "%v\n%s", args, w.stderr)
 	return w.stdout.String(), w.stderr.String()
 }
@@ -39,6 +38,7 @@ func eventsOf(t *testing.T, text string) []api.AuditEvent {
 // What leaves the table is listed, shown, exported and verified as before, out of the
 // data directory; what is altered there is named.
 func TestAuditEventsThatHaveLeftTheTable(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s := startUp(t, "--dir", dir, "--dynamodb-listen", "127.0.0.1:0")
 	for _, burst := range []string{"100", "200", "300"} {
@@ -86,7 +86,7 @@ func TestAuditEventsThatHaveLeftTheTable(t *testing.T) {
 	out, told = s.runs(t, exitError, "audit", "verify", "--settle", "0s")
 	require.Contains(t, out, "unreadable")
 	require.Contains(t, out, "missing")
-	require.Contains(t, told, "the audit trail is not whole")
+	require.Contains(t, told, "the audit log is incomplete or altered")
 	_, told = s.runs(t, exitError, "audit", "list")
 	require.Contains(t, told, "an object of the audit archive is damaged")
 }
@@ -109,10 +109,9 @@ func first(stdout, _ string) string { return stdout }
 // removeItem deletes an item of the running store, past everybody.
 func (s *system) removeItem(t *testing.T, key keys.Item) {
 	t.Helper()
-	cfg := localdynamo.Config(http.DefaultClient, localRegion)
-	endpoint := regexp.MustCompile(`DynamoDB (http://[0-9.:]+)`).FindStringSubmatch(s.printed)
-	require.Len(t, endpoint, 2, s.printed)
-	cfg.BaseEndpoint = &endpoint[1]
+	cfg := engine.Config(http.DefaultClient, localRegion)
+	endpoint := s.endpoint(t)
+	cfg.BaseEndpoint = &endpoint
 	name := table.DefaultName
 	_, err := dynamodb.NewFromConfig(cfg).DeleteItem(t.Context(), &dynamodb.DeleteItemInput{TableName: &name, Key: table.KeyItem(key.Key())})
 	require.NoError(t, err)
@@ -120,6 +119,7 @@ func (s *system) removeItem(t *testing.T, key keys.Item) {
 
 // A wrong URL ends archiver and node before they do anything.
 func TestArchivesThatAreNone(t *testing.T) {
+	t.Parallel()
 	for _, command := range [][]string{{"archiver"}, {"admission", "--dynamodb-endpoint", "http://127.0.0.1:1"}} {
 		for url, code := range map[string]int{
 			"gs://bucket": exitUsage, "s3://": exitUsage, "file:///dev/null/archive": exitError, "s3://bucket?acl=public": exitUsage,

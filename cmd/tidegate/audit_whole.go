@@ -20,17 +20,17 @@ import (
 // auditFlags choose events.
 type auditFlags struct {
 	levelFlags
-	Action api.AuditAction `name:"action" placeholder:"ACTION" help:"Changes of one kind: limits.set, entity.delete."`
+	Action api.AuditAction `name:"action" placeholder:"ACTION" help:"Only changes of this kind: limits.set, entity.delete."`
 	auditTimeFlags
 }
 
 // auditTimeFlags choose a time.
 type auditTimeFlags struct {
-	From string `name:"from" placeholder:"TIME" help:"Not before this: 2026-03-01, 2026-03-01T12:00:00Z, or how long ago, 24h."`
-	To   string `name:"to" placeholder:"TIME" help:"Not after this, in the same forms."`
+	From string `name:"from" placeholder:"TIME" help:"Start of the time range: 2026-03-01, 2026-03-01T12:00:00Z, or an age such as 24h."`
+	To   string `name:"to" placeholder:"TIME" help:"End of the time range, in the same forms."`
 }
 
-// times are the bounds in Unix milliseconds; 0 is none.
+// times returns the bounds in Unix milliseconds; 0 means unbounded.
 func (f auditTimeFlags) times(now time.Time) (from, to int64, err error) {
 	if from, err = parseTime("--from", f.From, now); err != nil {
 		return 0, 0, err
@@ -58,7 +58,7 @@ type auditExportCmd struct {
 }
 
 func (auditExportCmd) Help() string {
-	return `One event in JSON on each line, the newest first.`
+	return `Writes an event per line as JSON, newest first.`
 }
 
 // Run writes all events that are asked for, page by page.
@@ -100,7 +100,7 @@ func (o output) export(ctx context.Context, admin tidegate.Admin, query api.Audi
 			return done.Load(), err
 		}
 		if first && len(part.Events) > 0 && part.Cursor != "" {
-			// What is asked for may be less: nobody has counted it.
+			// The newest sequence number is an upper bound: the exact count is unknown.
 			stop = o.watch(ctx, watched{what: "exporting", unit: "events, at most", total: part.Events[0].Sequence, done: done.Load})
 		}
 		for i := range part.Events {
@@ -121,15 +121,15 @@ func (o output) export(ctx context.Context, admin tidegate.Admin, query api.Audi
 type auditVerifyCmd struct {
 	clientFlags
 	auditTimeFlags
-	Settle time.Duration `name:"settle" default:"15s" placeholder:"TIME" help:"How long events that seem to be missing may be on their way to the archive, before they are looked for once more; default: 15s."`
+	Settle time.Duration `name:"settle" default:"15s" placeholder:"TIME" help:"Time that missing events may take to reach the archive before they are looked for again; default: 15s."`
 }
 
 func (auditVerifyCmd) Help() string {
-	return `Checks the events of a namespace by their numbers and seals: that none is missing, doubled or altered, in the table and in the archive. Exit code 1 if anything is not as it should be.`
+	return `Checks the numbers and seals of a namespace's events, in the table and in the archive. Exit code 1 if an event is missing, doubled or altered.`
 }
 
 // errNotWhole ends audit verify where something is not as it should be.
-var errNotWhole = errors.New("the audit trail is not whole")
+var errNotWhole = errors.New("the audit log is incomplete or altered")
 
 // Run verifies, a second time where something is missing, and prints the findings.
 func (c auditVerifyCmd) Run(ctx context.Context, o output) error {
@@ -184,8 +184,8 @@ func isMissing(r api.AuditVerifyReply) bool {
 	return false
 }
 
-// stillMissing leaves out what is missing for the first time: it was there when the
-// first verification looked for it, and has left the table since.
+// stillMissing keeps only the findings that both verifications report. An event that
+// was present at the first has left the table since, and is in the archive.
 func stillMissing(before, now []api.AuditFinding) []api.AuditFinding {
 	still := []api.AuditFinding{}
 	for _, f := range now {
@@ -226,7 +226,7 @@ func (o output) verify(ctx context.Context, admin tidegate.Admin, request api.Au
 	}
 }
 
-// verified adds what a verification has found.
+// verified adds the findings of a verification.
 func (p *page) verified(all api.AuditVerifyReply) {
 	places := "in the table"
 	if all.Archive != "" {

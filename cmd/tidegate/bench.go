@@ -11,15 +11,15 @@ import (
 
 type benchCmd struct {
 	loadFlags
-	Entities int           `name:"entities" default:"1" placeholder:"N" help:"Spread the acquires over so many entities, in turn; default 1."`
-	Callers  int           `name:"callers" default:"64" placeholder:"N" help:"Callers that each wait for their reply before the next acquire; with --rate, acquires under way at most. Default 64."`
-	Rate     float64       `name:"rate" placeholder:"N" help:"Send so many acquires per second whether or not there are replies."`
-	Duration time.Duration `name:"duration" default:"10s" help:"How long; default 10s."`
-	Consume  []string      `name:"consume" default:"rpm=1" placeholder:"LIMIT=TOKENS" help:"What each acquire spends; default rpm=1."`
+	Entities int           `name:"entities" default:"1" placeholder:"N" help:"Number of entities that acquire in turn; default 1."`
+	Callers  int           `name:"callers" default:"64" placeholder:"N" help:"Concurrent callers, each of which waits for its reply before the next acquire; with --rate, the maximum number of acquires in flight. Default 64."`
+	Rate     float64       `name:"rate" placeholder:"N" help:"Open loop: acquires per second, sent without waiting for replies."`
+	Duration time.Duration `name:"duration" default:"10s" help:"Duration; default 10s."`
+	Consume  []string      `name:"consume" default:"rpm=1" placeholder:"LIMIT=TOKENS" help:"Amounts of each acquire; default rpm=1."`
 }
 
 func (benchCmd) Help() string {
-	return `It spends for real: use a resource of its own. Exit code 1: a limit was exceeded, recomputed from the replies. ` +
+	return `It really spends: use a separate resource. Exit code 1: a limit was exceeded, recomputed from the replies. ` +
 		`An interrupt ends the run and prints what there is.`
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/tidegate/tidegate/internal/loadgen"
 )
 
-// report adds what came of a run.
+// report adds the results of a run.
 func (p *page) report(r loadgen.Report) {
 	if r.Interrupted {
 		p.line("interrupted: this is what was done until then\n")

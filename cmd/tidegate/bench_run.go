@@ -20,22 +20,22 @@ import (
 
 // loadCommands put load on a running system.
 type loadCommands struct {
-	Replay replayCmd `cmd:"" group:"load" help:"Play an LLM trace: reserve, then adjust, and report."`
-	Bench  benchCmd  `cmd:"" group:"load" help:"Acquire again and again, and report."`
+	Replay replayCmd `cmd:"" group:"load" help:"Replay an LLM trace: reserve, adjust, and report."`
+	Bench  benchCmd  `cmd:"" group:"load" help:"Measure: acquire under load, and report."`
 }
 
-// loadFlags say what load is put on and how it is watched.
+// loadFlags set the load and how its progress is shown.
 type loadFlags struct {
 	clientFlags
-	Resource    string        `name:"resource" default:"bench" placeholder:"NAME" help:"On what to spend; default bench."`
-	SetLimits   []string      `name:"set-limits" placeholder:"LIMIT" help:"First set the limits of the resource, and leave them: rpm=100/min,tpm=10000/min:20000. Without it, they must be set."`
+	Resource    string        `name:"resource" default:"bench" placeholder:"NAME" help:"Resource to spend from; default bench."`
+	SetLimits   []string      `name:"set-limits" placeholder:"LIMIT" help:"Limits to set on the resource before the run; they stay set: rpm=100/min,tpm=10000/min:20000. Without this flag they must be set already."`
 	Connections int           `name:"connections" default:"4" placeholder:"N" help:"NATS connections; default 4."`
-	Metrics     []string      `name:"metrics" default:"http://127.0.0.1:9464/metrics" placeholder:"URL" help:"Metrics of all admission nodes, to tell cost; default http://127.0.0.1:9464/metrics."`
-	ClockSkew   time.Duration `name:"clock-skew" help:"How far the nodes' clocks may be apart: the check for exceeded limits allows for it."`
+	Metrics     []string      `name:"metrics" default:"http://127.0.0.1:9464/metrics" placeholder:"URL" help:"Metrics endpoints of all admission nodes, for the cost; default http://127.0.0.1:9464/metrics."`
+	ClockSkew   time.Duration `name:"clock-skew" help:"Maximum clock skew between nodes, which the check for exceeded limits allows for."`
 }
 
-// open connects and sets limits, where that is asked for. done closes what it
-// opened.
+// open connects, and sets limits if requested. The caller must call done to close the
+// connection.
 func (f loadFlags) open(ctx context.Context, prefix string, entities int) (target loadgen.Target, done func(), err error) {
 	limits, err := parseLimits(f.SetLimits)
 	if err == nil {
@@ -101,7 +101,7 @@ func (f loadFlags) conclude(o output, report loadgen.Report, err error) error {
 	return nil
 }
 
-// watched is what people want to see of a run under way.
+// watched describes the progress line of a run.
 type watched struct {
 	what, unit string
 	total      int64

@@ -13,11 +13,11 @@ import (
 type capacityCmd struct {
 	clientFlags
 	Entities bool   `name:"entities" help:"Also show each entity."`
-	Resource string `arg:"" help:"Of what: a model, an endpoint."`
+	Resource string `arg:"" help:"Resource: a model, an endpoint."`
 }
 
 func (capacityCmd) Help() string {
-	return `Entities that never spent from the resource, or have long been full again, are not counted.`
+	return `Entities that never spent from the resource, or whose buckets have long been full again, are not counted.`
 }
 
 // resourceCapacity is the report over all pages.

@@ -9,8 +9,9 @@ import (
 // TestCapacity spends in several ways and sums up. The limits regain a token in
 // weeks, so that balances stand still.
 func TestCapacity(t *testing.T) {
-	s := startUp(t)
-	env := map[string]string{"TIDEGATE_NATS": s.nats}
+	t.Parallel()
+	s := share(t)
+	env := s.environment()
 	text := transcript(t, env,
 		"capacity gpt-4",
 		"capacity gpt/",
@@ -28,7 +29,7 @@ func TestCapacity(t *testing.T) {
 		"limits delete --resource gpt-4",
 		"capacity gpt-4 --entities",
 	)
-	golden(t, "capacity.txt", steady(text))
+	golden(t, "capacity.txt", s.placeless(steady(text)))
 }
 
 // TestDamageIsNamed shows what cannot be read beside what can.

@@ -46,7 +46,7 @@ func (c checkCmd) Run(ctx context.Context, o output) error {
 	return nil
 }
 
-// durable adds how NATS servers keep what they acknowledge.
+// durable adds how each NATS server syncs the data it acknowledges.
 func (p *page) durable(found []durability) {
 	if len(found) == 0 {
 		return
@@ -63,7 +63,7 @@ func (p *page) durable(found []durability) {
 	p.table(rows)
 }
 
-// check adds what was found, and what to do about each fault.
+// check adds each finding, and for each fault how to mend it.
 func (p *page) check(r *schema.Report) {
 	rows := [][]string{{"", "SCHEMA", "VERDICT", "WHAT TO DO"}}
 	row := func(what string, w schema.Written) {

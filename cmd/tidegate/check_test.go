@@ -18,9 +18,9 @@ import (
 
 // TestCheck looks at tables that fit and do not.
 func TestCheck(t *testing.T) {
-	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+	t.Parallel()
 	s := startUp(t, "--dynamodb-listen", "127.0.0.1:0")
-	endpoint := regexp.MustCompile(`DynamoDB (http://[0-9.:]+)`).FindStringSubmatch(s.printed)[1]
+	endpoint := s.endpoint(t)
 	env := map[string]string{"TIDEGATE_DYNAMODB_ENDPOINT": endpoint, "TIDEGATE_NATS": s.nats}
 	client, err := storeFlags{Endpoint: endpoint}.open(t.Context())
 	require.NoError(t, err)

@@ -32,7 +32,7 @@ Start with "tidegate up": everything in one process, nothing else needed.`
 
 // cli is all there is to type. Each group of commands is in a file of its own.
 type cli struct {
-	JSON bool `name:"json" help:"Print JSON for programs instead of text for people."`
+	JSON bool `name:"json" help:"Print JSON instead of text."`
 
 	runCommands
 	useCommands
@@ -41,7 +41,7 @@ type cli struct {
 	Version versionCmd `cmd:"" group:"about" help:"Print the version."`
 }
 
-// process is what a command has of the world outside.
+// process holds the environment, the streams and the name of the running program.
 type process struct {
 	getenv         func(string) string
 	self           string // how people call this program, for commands to paste
@@ -50,8 +50,7 @@ type process struct {
 	stdout, stderr io.Writer
 }
 
-// run carries out one command line (without the program's name) and returns
-// the exit code.
+// run executes a command line (without the program's name) and returns the exit code.
 func run(ctx context.Context, args []string, p process) int {
 	var c cli
 	parser, helped, err := newParser(&c, p)
@@ -71,7 +70,7 @@ func run(ctx context.Context, args []string, p process) int {
 	return o.end(command.Selected(), command.Run())
 }
 
-// asMeant is what people mean who type nothing, `help`, or `--version`.
+// asMeant maps an empty command line, `help` and `--version` to their commands.
 func asMeant(args []string) []string {
 	switch {
 	case len(args) == 0:
@@ -139,8 +138,8 @@ type usageError struct{ err error }
 func (e usageError) Error() string { return e.err.Error() }
 func (e usageError) Unwrap() error { return e.err }
 
-// errDenied ends a command whose answer was no. What there is to say about it
-// is printed by then.
+// errDenied ends a command that was answered with a denial. The command has already
+// printed the reason.
 var errDenied = errors.New("denied")
 
 // misuse reports a command line that does not parse.

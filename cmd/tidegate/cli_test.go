@@ -46,6 +46,7 @@ func TestWhatIsMeantIsDone(t *testing.T) {
 // TestMisuse shows what wrong command lines are answered with. None of them
 // asks anybody.
 func TestMisuse(t *testing.T) {
+	t.Parallel()
 	golden(t, "misuse.txt", transcript(t, nil,
 		"aquire key-1 gpt-4 rpm=1",
 		"acquire",
@@ -138,6 +139,7 @@ func TestMisuse(t *testing.T) {
 }
 
 func TestEveryMisuseEndsWithUsage(t *testing.T) {
+	t.Parallel()
 	for _, line := range []string{"aquire", "acquire", "acquire k m rpm", "limits set rpm=1/s", "table delete", "--nope"} {
 		w := newWorld()
 		require.Equal(t, exitUsage, runWithin(t, strings.Fields(line), w), line)
@@ -149,6 +151,7 @@ func TestEveryMisuseEndsWithUsage(t *testing.T) {
 // TestEveryFlagHasAVariable gives every flag a value that it must refuse, or
 // take, by its variable alone.
 func TestEveryFlagHasAVariable(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		line, variable, value, says string
 		code                        int
@@ -190,6 +193,7 @@ func TestWhatIsTypedBeatsTheVariable(t *testing.T) {
 }
 
 func TestNoServer(t *testing.T) {
+	t.Parallel()
 	env := map[string]string{"TIDEGATE_NATS": "nats://127.0.0.1:1", "TIDEGATE_DYNAMODB_ENDPOINT": "http://127.0.0.1:1"}
 	golden(t, "no_server.txt", transcript(t, env,
 		"status key-1",

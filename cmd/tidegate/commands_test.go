@@ -19,8 +19,9 @@ import (
 
 // TestTranscript is a tour of all commands as people see them.
 func TestTranscript(t *testing.T) {
-	s := startUp(t)
-	env := map[string]string{"TIDEGATE_NATS": s.nats}
+	t.Parallel()
+	s := share(t)
+	env := s.environment()
 	text := transcript(t, env,
 		"limits list",
 		"acquire key-1 gpt-4 rpm=1 tpm=500",
@@ -65,12 +66,13 @@ func TestTranscript(t *testing.T) {
 		"status key-1",
 		"acquire key-1 gpt-4 rpm=1 --namespace nobody",
 	)
-	golden(t, "tour.txt", strings.ReplaceAll(steady(text), s.nats, "$NATS"))
+	golden(t, "tour.txt", s.placeless(steady(text)))
 }
 
 // TestTranscriptOfSettings is a tour of entities and of the changes made so far.
 func TestTranscriptOfSettings(t *testing.T) {
-	s := startUp(t)
+	t.Parallel()
+	s := share(t)
 	tour := []string{
 		"entity list",
 		"entity get key-1",
@@ -98,12 +100,12 @@ func TestTranscriptOfSettings(t *testing.T) {
 		"audit show 1-1",
 		"audit show nothing",
 	}
-	text := transcript(t, map[string]string{"TIDEGATE_NATS": s.nats}, tour...)
-	text += transcript(t, map[string]string{"TIDEGATE_NATS": s.nats, "TIDEGATE_JSON": "1"},
+	text := transcript(t, s.environment(), tour...)
+	text += transcript(t, map[string]string{"TIDEGATE_NATS": s.nats, "TIDEGATE_NAMESPACE": s.namespace, "TIDEGATE_JSON": "1"},
 		"entity get key-1", "entity list", "entity children acme", "audit list --limit 1", "entity delete key-1")
-	golden(t, "settings.txt", steadyEvents(text))
+	golden(t, "settings.txt", steadyEvents(s.placeless(text)))
 	w := newWorld()
-	w.env["TIDEGATE_NATS"] = s.nats
+	w.env = s.environment()
 	require.Equal(t, exitDone, runWithin(t, []string{"audit", "list", "--limit", "1"}, w))
 	id := eventIDs.FindString(w.stdout.String())
 	require.Contains(t, transcript(t, w.env, "audit show "+id), `before: {"entity":"key-1"`)
@@ -111,8 +113,10 @@ func TestTranscriptOfSettings(t *testing.T) {
 
 // TestTranscriptJSON is the same for programs.
 func TestTranscriptJSON(t *testing.T) {
-	s := startUp(t)
-	env := map[string]string{"TIDEGATE_NATS": s.nats, "TIDEGATE_JSON": "1"}
+	t.Parallel()
+	s := share(t)
+	env := s.environment()
+	env["TIDEGATE_JSON"] = "1"
 	text := transcript(t, env,
 		"limits list",
 		"acquire key-1 gpt-4 rpm=1",
@@ -131,13 +135,14 @@ func TestTranscriptJSON(t *testing.T) {
 		"status key-1",
 		"limits delete --resource gpt-4",
 	)
-	golden(t, "tour_json.txt", strings.ReplaceAll(steady(text), s.nats, "$NATS"))
+	golden(t, "tour_json.txt", s.placeless(steady(text)))
 }
 
 // TestTranscriptOperators is a tour of the commands that are not about limits.
 func TestTranscriptOperators(t *testing.T) {
+	t.Parallel()
 	s := startUp(t)
-	env := map[string]string{"TIDEGATE_NATS": s.nats}
+	env := s.environment()
 	text := transcript(t, env,
 		"namespace create tenant-a",
 		"namespace create tenant-a",
@@ -175,7 +180,7 @@ func TestTranscriptOperators(t *testing.T) {
 		"key rotate",
 		"key list",
 	)
-	golden(t, "operators.txt", strings.ReplaceAll(steady(text), s.nats, "$NATS"))
+	golden(t, "operators.txt", s.placeless(steady(text)))
 	env["TIDEGATE_JSON"] = "1"
 	golden(t, "operators_json.txt", strings.ReplaceAll(steady(transcript(t, env,
 		"namespace create tenant-a", "namespace list", "namespace delete tenant-a", "namespace recover tenant-a",
@@ -185,8 +190,9 @@ func TestTranscriptOperators(t *testing.T) {
 
 // TestJSONIsJSON reads what the commands print for programs.
 func TestJSONIsJSON(t *testing.T) {
-	s := startUp(t)
-	s.env["TIDEGATE_NATS"] = s.nats
+	t.Parallel()
+	s := share(t)
+	s.env = s.environment()
 	ask := func(reply any, line string) int {
 		w := newWorld()
 		w.env = s.env
@@ -213,11 +219,9 @@ func TestJSONIsJSON(t *testing.T) {
 
 // TestTable creates, looks at and deletes a table of the store that up serves.
 func TestTable(t *testing.T) {
-	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
-	s := startUp(t, "--dynamodb-listen", "127.0.0.1:0")
-	endpoint := regexp.MustCompile(`DynamoDB (http://[0-9.:]+)`).FindStringSubmatch(s.printed)
-	require.NotNil(t, endpoint, "up says where the store listens: %s", s.printed)
-	env := map[string]string{"TIDEGATE_DYNAMODB_ENDPOINT": endpoint[1]}
+	t.Parallel()
+	s := share(t)
+	env := map[string]string{"TIDEGATE_DYNAMODB_ENDPOINT": s.endpoint(t)}
 	text := transcript(t, env,
 		"table status",
 		"table status --table mine",
@@ -232,22 +236,21 @@ func TestTable(t *testing.T) {
 
 // TestAdmission runs a second node on the NATS and the store of up.
 func TestAdmission(t *testing.T) {
-	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
-	s := startUp(t, "--dynamodb-listen", "127.0.0.1:0")
-	endpoint := regexp.MustCompile(`DynamoDB (http://[0-9.:]+)`).FindStringSubmatch(s.printed)[1]
+	s := share(t)
+	endpoint := s.endpoint(t)
 	node := newWorld()
 	ended, stop := runApart(node, "admission", "--nats", s.nats, "--dynamodb-endpoint", endpoint, "--admin-listen", "127.0.0.1:0")
 	_, ready := node.stderr.wait("admission is ready", ended)
 	require.True(t, ready, node.stderr.String())
 	require.Equal(t, exitDone, stop())
-	text := transcript(t, map[string]string{"TIDEGATE_NATS": s.nats}, "status key-1") // up's own node goes on
+	text := transcript(t, s.environment(), "status key-1") // up's own node goes on
 	require.Contains(t, text, "exit code 0")
 }
 
 func TestAdmissionWithoutTable(t *testing.T) {
-	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
-	s := startUp(t, "--dynamodb-listen", "127.0.0.1:0")
-	endpoint := regexp.MustCompile(`DynamoDB (http://[0-9.:]+)`).FindStringSubmatch(s.printed)[1]
+	t.Parallel()
+	s := share(t)
+	endpoint := s.endpoint(t)
 	w := newWorld()
 	code := runWithin(t, []string{
 		"admission", "--nats", s.nats, "--dynamodb-endpoint", endpoint,
@@ -260,6 +263,7 @@ func TestAdmissionWithoutTable(t *testing.T) {
 // TestAdmissionWithoutNATS: what cannot be reached is NATS, so that no word is of
 // the store.
 func TestAdmissionWithoutNATS(t *testing.T) {
+	t.Parallel()
 	w := newWorld()
 	code := runWithin(t, []string{
 		"admission", "--nats", "nats://127.0.0.1:99999", // no port: the dial itself fails
@@ -272,7 +276,7 @@ func TestAdmissionWithoutNATS(t *testing.T) {
 
 // TestDynamoDB keeps limits in a store that runs alone.
 func TestDynamoDB(t *testing.T) {
-	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+	t.Parallel()
 	store := newWorld()
 	ended, stop := runApart(store, "dynamodb", "--listen", "127.0.0.1:0")
 	printed, ready := store.stdout.wait(greetingEnds, ended)
@@ -286,6 +290,7 @@ func TestDynamoDB(t *testing.T) {
 
 // TestNobodyAnswers asks a NATS server on which no admission runs.
 func TestNobodyAnswers(t *testing.T) {
+	t.Parallel()
 	url := natstest.Start(t).ClientURL()
 	text := transcript(t, map[string]string{"TIDEGATE_NATS": url},
 		"acquire key-1 gpt-4 rpm=1",
@@ -313,8 +318,9 @@ func TestLevelsOfACascade(t *testing.T) {
 
 // TestAdminListener reads health and metrics of a running system.
 func TestAdminListener(t *testing.T) {
-	s := startUp(t)
-	base := regexp.MustCompile(`http://[0-9.:]+`).FindString(s.printed)
+	t.Parallel()
+	s := share(t)
+	base := strings.TrimSuffix(regexp.MustCompile(`http://[0-9.:]+/metrics`).FindString(s.printed), "/metrics")
 	get := func(path string) string {
 		resp, err := http.Get(base + path)
 		require.NoError(t, err)
@@ -332,6 +338,7 @@ func TestAdminListener(t *testing.T) {
 }
 
 func TestTakenPorts(t *testing.T) {
+	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer func() { require.NoError(t, taken.Close()) }()
@@ -345,10 +352,10 @@ func TestTakenPorts(t *testing.T) {
 }
 
 func TestDirectoryInUse(t *testing.T) {
-	dir := t.TempDir()
-	startUp(t, "--dir", dir)
+	t.Parallel()
+	s := share(t)
 	w := newWorld()
-	require.Equal(t, exitError, runWithin(t, []string{"up", "--dir", dir, "--nats-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, w))
+	require.Equal(t, exitError, runWithin(t, []string{"up", "--dir", s.dir, "--nats-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, w))
 	require.Contains(t, w.stderr.String(), "is in use")
 	require.Contains(t, w.stderr.String(), "--dir")
 }

@@ -19,7 +19,7 @@ import (
 
 // natsFlags say which NATS server to use.
 type natsFlags struct {
-	NATS  string `name:"nats" default:"${nats}" placeholder:"URL" help:"NATS server, or several with commas between; default: ${nats}."`
+	NATS  string `name:"nats" default:"${nats}" placeholder:"URL" help:"NATS server, or a comma-separated list; default: ${nats}."`
 	Creds string `name:"creds" placeholder:"FILE" help:"NATS credentials file."`
 	natsTLSFlags
 }
@@ -37,7 +37,7 @@ const (
 	connectTimeout = 2 * time.Second
 )
 
-// where is the server to show: what gives access to it is left out.
+// where returns the server's URL for display, without credentials.
 func (f natsFlags) where() string {
 	servers := strings.Split(f.NATS, ",")
 	for i, server := range servers {
@@ -83,13 +83,13 @@ func (f natsFlags) dial(name string, options ...nats.Option) (*nats.Conn, error)
 	return nil, err
 }
 
-// dialService connects a service, which stays connected whatever happens to NATS and
-// says in its log what does.
+// dialService connects a service. The connection outlives every NATS outage; the log
+// reports each.
 func (f natsFlags) dialService(ctx context.Context, name string, log *slog.Logger, via ...nats.Option) (*nats.Conn, error) {
 	return f.dial(name, append([]nats.Option{
 		nats.MaxReconnects(-1),
-		// What was decided before an interruption is not sent after it, to a server that may
-		// have forgotten what it was decided on.
+		// A message from before an interruption must not reach the server after it: NATS may
+		// have forgotten the state that the message relied on.
 		nats.ReconnectBufSize(-1),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
 			log.InfoContext(ctx, "connected to NATS again", "server", nc.ConnectedUrlRedacted())
@@ -105,7 +105,7 @@ func (f natsFlags) dialService(ctx context.Context, name string, log *slog.Logge
 	}, via...)...)
 }
 
-// client calls do with a client, and says what to do about its error.
+// client calls do with a client and adds advice to its error.
 func (f clientFlags) client(do func(*tidegate.Client) error) error {
 	if err := api.CheckNamespace(f.Namespace); err != nil {
 		return usageError{fmt.Errorf("--namespace: %w", err)}
@@ -114,18 +114,17 @@ func (f clientFlags) client(do func(*tidegate.Client) error) error {
 		tidegate.WithNamespace(f.Namespace))
 }
 
-// stepTimeout is how long one request of an operator may take: a step of a purge
-// removes many items.
+// stepTimeout bounds a single operator request: a step of a purge removes many items.
 const stepTimeout = 20 * time.Second
 
-// operator calls do with access to what belongs to no tenant, and says what to
-// do about its error.
+// operator calls do with access to the data outside all tenants, and adds advice to
+// its error.
 func (f natsFlags) operator(do func(tidegate.Operator) error) error {
 	return f.connected(tidegate.OperatorInboxPrefix(), func(c *tidegate.Client) error {
 		err := do(c.Operator())
 		var refused *api.Error
 		if errors.As(err, &refused) && refused.Code == api.CodeUnknownNamespace {
-			return advise(err, "`tidegate namespace list` shows those there are.")
+			return advise(err, "List them with `tidegate namespace list`.")
 		}
 		return f.explain(err)
 	}, tidegate.WithTimeout(stepTimeout))
@@ -145,13 +144,12 @@ func (f natsFlags) connected(inbox nats.Option, do func(*tidegate.Client) error,
 	return do(client)
 }
 
-// explain adds to an error of a request what to do about it, where that is
-// known.
+// explain adds advice to an error of a request, if there is a known remedy.
 func (f natsFlags) explain(err error) error {
 	var refused *api.Error
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
-		return advise(fmt.Errorf("nobody answers for Tidegate on the NATS server at %s (%w)", f.where(), err),
+		return advise(fmt.Errorf("no Tidegate service answers on the NATS server at %s (%w)", f.where(), err),
 			"Start `tidegate admission` there, or everything in one process with `tidegate up`.")
 	case errors.Is(err, nats.ErrTimeout):
 		return advise(err, "The service took too long; whether it did what was asked is unknown. See its log.")
@@ -166,7 +164,7 @@ func (f natsFlags) explain(err error) error {
 	return err
 }
 
-// advisedError is an error and what to do about it.
+// advisedError is an error together with its remedy.
 type advisedError struct {
 	err    error
 	advice string

@@ -19,8 +19,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/localdynamo"
-	"github.com/tidegate/tidegate/internal/localdynamo/journal"
+	"github.com/tidegate/tidegate/engine"
+	"github.com/tidegate/tidegate/engine/journal"
 	"github.com/tidegate/tidegate/internal/table"
 )
 
@@ -140,6 +140,7 @@ func someLog() logFlags { return logFlags{LogLevel: "info", LogFormat: "text"} }
 func TestAFullDiskIsSaid(t *testing.T) {
 	for name, start := range stores() {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s, endpoint, health := start(t)
 			require.NoError(t, spend(t, endpoint, "before"))
 			for _, path := range []string{"/healthz", "/readyz"} {
@@ -180,6 +181,7 @@ func TestAFullDiskIsSaid(t *testing.T) {
 func TestAFailedDiskEndsTheProcess(t *testing.T) {
 	for name, start := range stores() {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s, endpoint, _ := start(t)
 			s.disk.sync.Store(fails(syscall.EIO))
 			require.Error(t, spend(t, endpoint, "lost"))
@@ -194,10 +196,10 @@ func TestAFailedDiskEndsTheProcess(t *testing.T) {
 // TestItemsExpireInMemory lets minutes pass for a store without a directory.
 func TestItemsExpireInMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine, closeEngine, kept, err := dynamodbCmd{}.open(slog.New(slog.DiscardHandler))
+		embedded, closeEngine, kept, err := dynamodbCmd{}.open(slog.New(slog.DiscardHandler))
 		require.NoError(t, err)
 		require.Contains(t, kept, "memory")
-		db := dynamodb.NewFromConfig(localdynamo.Config(engine.HTTPClient(), localRegion))
+		db := dynamodb.NewFromConfig(engine.Config(embedded.HTTPClient(), localRegion))
 		require.NoError(t, table.CreateTable(t.Context(), db, table.DefaultName))
 		live, err := db.DescribeTimeToLive(t.Context(), &dynamodb.DescribeTimeToLiveInput{TableName: aws.String(table.DefaultName)})
 		require.NoError(t, err)

@@ -17,13 +17,13 @@ import (
 )
 
 type dlqCmd struct {
-	List   dlqListCmd   `cmd:"" help:"List dead letters, the oldest first."`
-	Show   dlqShowCmd   `cmd:"" help:"Show one, with what can be read of its change."`
-	Replay dlqReplayCmd `cmd:"" help:"Give dead letters to their services again."`
+	List   dlqListCmd   `cmd:"" help:"List dead letters, oldest first."`
+	Show   dlqShowCmd   `cmd:"" help:"Show a dead letter and its change as far as it can be decoded."`
+	Replay dlqReplayCmd `cmd:"" help:"Deliver dead letters to their services again."`
 }
 
 func (dlqCmd) Help() string {
-	return `Dead letters are changes that a service could not read, or refused for good. They are kept until they are replayed. Needs the NATS credentials of who looks after them.`
+	return `A dead letter is a change that a service could not decode or has rejected. Dead letters are kept until they are replayed. Needs an operator's NATS credentials.`
 }
 
 // dlqPage is how many dead letters are read at once.
@@ -45,18 +45,18 @@ func (f natsFlags) deadLetters(do func(*consume.DeadLetters) error) error {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		return advise(err, "There is no change feed on this server yet: start `tidegate relay`, or everything in one process with `tidegate up`.")
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
-		return advise(err, "Point --nats at a server with JetStream, and --creds at the credentials of who looks after dead letters.")
+		return advise(err, "Point --nats at a server with JetStream, and --creds at an operator's credentials.")
 	case errors.Is(err, consume.ErrTakesNoReplays):
 		return advise(err, "The service has never run on this server: start it, and replay then.")
 	case errors.Is(err, consume.ErrNoDeadLetter):
-		return advise(err, "`tidegate dlq list` shows those there are.")
+		return advise(err, "List them with `tidegate dlq list`.")
 	}
 	return err
 }
 
 type dlqListCmd struct {
 	natsFlags
-	Service string `name:"service" placeholder:"SERVICE" help:"Of one service alone: aggregator."`
+	Service string `name:"service" placeholder:"SERVICE" help:"Only of this service: aggregator."`
 }
 
 // letterRow is a dead letter in a list.
@@ -68,7 +68,7 @@ type letterRow struct {
 	Reason  string    `json:"reason"`
 }
 
-// Run prints all dead letters, without what they hold.
+// Run lists all dead letters, without their payloads.
 func (c dlqListCmd) Run(ctx context.Context, o output) error {
 	return c.deadLetters(func(dead *consume.DeadLetters) error {
 		rows := []letterRow{}
@@ -100,7 +100,7 @@ func (p *page) letters(rows []letterRow) {
 
 type dlqShowCmd struct {
 	natsFlags
-	Number uint64 `arg:"" help:"Which, as listed."`
+	Number uint64 `arg:"" help:"Dead letter, as listed."`
 }
 
 // shownLetter is a dead letter and its change, where that can be read.
@@ -114,7 +114,7 @@ type shownLetter struct {
 	Raw      []byte          `json:"raw,omitempty"`   // otherwise
 }
 
-// show reads what can be read.
+// show decodes as much of a dead letter as possible.
 func show(l consume.DeadLetter) shownLetter {
 	s := shownLetter{letterRow: letterRow{l.Number, l.Service, l.At, l.Subject, l.Reason}}
 	if e, err := events.Decode(l.Data); err == nil {
@@ -129,7 +129,7 @@ func show(l consume.DeadLetter) shownLetter {
 	return s
 }
 
-// Run prints one dead letter.
+// Run prints a dead letter.
 func (c dlqShowCmd) Run(ctx context.Context, o output) error {
 	return c.deadLetters(func(dead *consume.DeadLetters) error {
 		letter, err := dead.Get(ctx, c.Number)
@@ -163,13 +163,13 @@ func (p *page) letter(s shownLetter) {
 
 type dlqReplayCmd struct {
 	natsFlags
-	All     bool     `name:"all" help:"All there are."`
-	Service string   `name:"service" placeholder:"SERVICE" help:"With --all: of one service alone."`
-	Numbers []uint64 `arg:"" optional:"" help:"Which, as listed."`
+	All     bool     `name:"all" help:"All of them."`
+	Service string   `name:"service" placeholder:"SERVICE" help:"With --all: only of this service."`
+	Numbers []uint64 `arg:"" optional:"" help:"Dead letter, as listed."`
 }
 
 func (dlqReplayCmd) Help() string {
-	return `Replay what a new release can read, or what had a reason that is gone. It comes behind all that is in its lane, counts once, and what fails again is a dead letter again.`
+	return `Replay a dead letter once a new release can decode it, or once the cause of its failure is gone. It is appended to its lane and counts once; if it fails again, it becomes a dead letter again.`
 }
 
 // Run replays the dead letters that are there when it begins.

@@ -16,8 +16,9 @@ import (
 
 // TestDeadLetters puts into the feed what nobody can read.
 func TestDeadLetters(t *testing.T) {
+	t.Parallel()
 	s := startUp(t)
-	env := map[string]string{"TIDEGATE_NATS": s.nats}
+	env := s.environment()
 	nc, err := nats.Connect(s.nats)
 	require.NoError(t, err)
 	defer nc.Close()

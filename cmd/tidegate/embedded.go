@@ -14,36 +14,36 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/tidegate/tidegate/engine"
+	"github.com/tidegate/tidegate/engine/journal"
 	"github.com/tidegate/tidegate/internal/daemon"
-	"github.com/tidegate/tidegate/internal/localdynamo"
-	"github.com/tidegate/tidegate/internal/localdynamo/journal"
 )
 
 // fsyncFlags say how safe the embedded store is against a machine that fails.
 type fsyncFlags struct {
-	Fsync journal.Sync `name:"fsync" default:"always" placeholder:"WHEN" help:"When the store forces writes to the disk: always (before it answers), never, or at intervals such as 100ms; default: always. A process that is killed loses nothing in any case."`
+	Fsync journal.Sync `name:"fsync" default:"always" placeholder:"WHEN" help:"When the store syncs writes to disk: always (before it answers), never, or at an interval such as 100ms; default: always. A killed process loses nothing in any case."`
 
 	wrap func(journal.File) journal.File // where tests make disks fail
 }
 
-// expireEvery is how often items whose time is over are deleted.
+// expireEvery is the interval between sweeps for items past their TTL.
 const expireEvery = time.Minute
 
 // memoryEngine makes a store that is in memory only. It expires items until
 // closeEngine.
-func memoryEngine() (engine *localdynamo.Engine, closeEngine func() error) {
-	engine = localdynamo.New(localdynamo.Options{Now: time.Now})
-	stopExpiry := expireRegularly(engine)
-	return engine, func() error {
+func memoryEngine() (embedded *engine.Engine, closeEngine func() error) {
+	embedded = engine.New(engine.Options{Now: time.Now})
+	stopExpiry := expireRegularly(embedded)
+	return embedded, func() error {
 		stopExpiry()
 		return nil
 	}
 }
 
-// openEngine opens the store in a data directory. close makes all safe; whoever
-// uses the store has stopped by then.
-func (f fsyncFlags) openEngine(dir string, log *slog.Logger) (engine *localdynamo.Engine, closeEngine func() error, err error) {
-	engine, err = localdynamo.Open(localdynamo.Options{Now: time.Now}, localdynamo.Durability{
+// openEngine opens the store in a data directory. closeEngine syncs and closes it; all
+// users of the store must have stopped before.
+func (f fsyncFlags) openEngine(dir string, log *slog.Logger) (embedded *engine.Engine, closeEngine func() error, err error) {
+	embedded, err = engine.Open(engine.Options{Now: time.Now}, engine.Durability{
 		Dir: filepath.Join(dir, "dynamodb"), Sync: f.Fsync, Log: log, Wrap: f.wrap,
 	})
 	if errors.Is(err, journal.ErrInUse) {
@@ -57,15 +57,15 @@ func (f fsyncFlags) openEngine(dir string, log *slog.Logger) (engine *localdynam
 	if err != nil {
 		return nil, nil, err
 	}
-	stopExpiry := expireRegularly(engine)
-	return engine, func() error {
+	stopExpiry := expireRegularly(embedded)
+	return embedded, func() error {
 		stopExpiry()
-		return engine.Close()
+		return embedded.Close()
 	}, nil
 }
 
 // expireRegularly is the store's background process, until stop.
-func expireRegularly(engine *localdynamo.Engine) (stop func()) {
+func expireRegularly(embedded *engine.Engine) (stop func()) {
 	stopped := make(chan struct{})
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -76,7 +76,7 @@ func expireRegularly(engine *localdynamo.Engine) (stop func()) {
 			case <-stopped:
 				return
 			case now := <-ticker.C:
-				engine.Expire(now)
+				embedded.Expire(now)
 			}
 		}
 	})
@@ -88,18 +88,18 @@ func expireRegularly(engine *localdynamo.Engine) (stop func()) {
 
 // untilFailed blocks until stop ends, and returns why if the store's disk fails for
 // good before that.
-func untilFailed(stop context.Context, engine *localdynamo.Engine) error {
+func untilFailed(stop context.Context, embedded *engine.Engine) error {
 	select {
 	case <-stop.Done():
 		return nil
-	case <-engine.Failed():
-		return advise(engine.Health(), "See to the disk of the data directory and start this again: it goes on with what is on the disk.")
+	case <-embedded.Failed():
+		return advise(embedded.Health(), "See to the disk of the data directory and start this again: it goes on with what is on the disk.")
 	}
 }
 
-// withHealth adds to the store's protocol, which takes credentials, what tells
-// whether it serves: /healthz, /readyz and /metrics.
-func withHealth(store *localdynamo.Engine) http.Handler {
+// withHealth adds unauthenticated endpoints to the store's protocol: /healthz, /readyz
+// and /metrics.
+func withHealth(store *engine.Engine) http.Handler {
 	registry := daemon.NewRegistry(thisVersion().Version)
 	store.Register(registry)
 	health := func(w http.ResponseWriter, _ *http.Request) {

@@ -10,12 +10,15 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/tidegate/tidegate/internal/dirtest"
 )
 
 // TestSpentStaysSpent kills the program and stops it: limits and balances are
 // there in the next one.
 func TestSpentStaysSpent(t *testing.T) {
-	program, dir := binary(t), t.TempDir()
+	t.Parallel()
+	program, dir := binary(t), dirtest.New(t)
 	ask := func(c *child, line string) int {
 		nats := regexp.MustCompile(`nats://[0-9.:]+`).FindString(c.greeting)
 		cmd := exec.Command(program, append(strings.Fields(line), "--nats", nats)...)
@@ -49,9 +52,9 @@ func startStore(t *testing.T, dir string, more ...string) (endpoint string, stop
 }
 
 func TestDynamoDBKeepsItsTables(t *testing.T) {
-	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
 	for _, fsync := range []string{"always", "100ms", "never"} {
 		t.Run(fsync, func(t *testing.T) {
+			t.Parallel()
 			dir := t.TempDir()
 			endpoint, stop := startStore(t, dir, "--fsync", fsync)
 			w := newWorld()

@@ -14,21 +14,21 @@ import (
 )
 
 type entityCmd struct {
-	Create   entityCreateCmd   `cmd:"" help:"Make an entity: give it a parent, a name, metadata."`
-	Get      entityGetCmd      `cmd:"" help:"Show one entity."`
-	Update   entityUpdateCmd   `cmd:"" help:"Change an entity; what is not named stays."`
-	Delete   entityDeleteCmd   `cmd:"" help:"Take an entity away; its limits and balances stay."`
-	Children entityChildrenCmd `cmd:"" help:"Show the entities whose parent it is."`
-	List     entityListCmd     `cmd:"" help:"Show all entities."`
+	Create   entityCreateCmd   `cmd:"" help:"Create an entity with a parent, a name and metadata."`
+	Get      entityGetCmd      `cmd:"" help:"Show an entity."`
+	Update   entityUpdateCmd   `cmd:"" help:"Change an entity; fields without a flag stay."`
+	Delete   entityDeleteCmd   `cmd:"" help:"Delete an entity; its limits and balances stay."`
+	Children entityChildrenCmd `cmd:"" help:"List the children of an entity."`
+	List     entityListCmd     `cmd:"" help:"List all entities."`
 }
 
 type entityCreateCmd struct {
 	clientFlags
-	Parent  string   `name:"parent" placeholder:"ID" help:"The entity above it, which must be there."`
-	Cascade bool     `name:"cascade" help:"What it spends it also spends from its parent."`
-	Name    string   `name:"name" placeholder:"NAME" help:"What people call it."`
-	Meta    []string `name:"meta" sep:"none" placeholder:"KEY=VALUE" help:"Metadata; may be given several times."`
-	Entity  string   `arg:"" help:"Its id: an API key, a user, an organisation."`
+	Parent  string   `name:"parent" placeholder:"ID" help:"Parent entity, which must exist."`
+	Cascade bool     `name:"cascade" help:"Cascade: its acquires also spend from its parent."`
+	Name    string   `name:"name" placeholder:"NAME" help:"Display name."`
+	Meta    []string `name:"meta" sep:"none" placeholder:"KEY=VALUE" help:"Metadata; repeatable."`
+	Entity  string   `arg:"" help:"Id of the entity: an API key, a user, an organisation."`
 }
 
 // Run creates and prints the entity.
@@ -50,7 +50,7 @@ func (c entityCreateCmd) Run(ctx context.Context, o output) error {
 	})
 }
 
-// parseMeta reads entries as people write them; nil for none.
+// parseMeta parses KEY=VALUE entries; it returns nil for an empty list.
 func parseMeta(texts []string) (map[string]string, error) {
 	if len(texts) == 0 {
 		return nil, nil //nolint:nilnil // no entries are no error
@@ -71,10 +71,10 @@ func parseMeta(texts []string) (map[string]string, error) {
 
 type entityGetCmd struct {
 	clientFlags
-	Entity string `arg:"" help:"Its id."`
+	Entity string `arg:"" help:"Id of the entity."`
 }
 
-// Run prints one entity.
+// Run prints an entity.
 func (c entityGetCmd) Run(ctx context.Context, o output) error {
 	if err := api.CheckEntity(c.Entity); err != nil {
 		return usageError{err}
@@ -90,14 +90,14 @@ func (c entityGetCmd) Run(ctx context.Context, o output) error {
 
 type entityUpdateCmd struct {
 	clientFlags
-	Parent    *string  `name:"parent" placeholder:"ID" help:"The entity above it."`
-	NoParent  bool     `name:"no-parent" help:"Take the parent away, and the cascade with it."`
-	Cascade   *bool    `name:"cascade" negatable:"" help:"Whether what it spends it also spends from its parent."`
-	Name      *string  `name:"name" placeholder:"NAME" help:"What people call it."`
-	Meta      []string `name:"meta" sep:"none" placeholder:"KEY=VALUE" help:"Replace all metadata; may be given several times."`
-	NoMeta    bool     `name:"no-meta" help:"Take all metadata away."`
-	IfVersion int64    `name:"if-version" placeholder:"N" help:"Change it only if this is its version."`
-	Entity    string   `arg:"" help:"Its id."`
+	Parent    *string  `name:"parent" placeholder:"ID" help:"Parent entity."`
+	NoParent  bool     `name:"no-parent" help:"Remove the parent, and the cascade with it."`
+	Cascade   *bool    `name:"cascade" negatable:"" help:"Cascade: whether its acquires also spend from its parent."`
+	Name      *string  `name:"name" placeholder:"NAME" help:"Display name."`
+	Meta      []string `name:"meta" sep:"none" placeholder:"KEY=VALUE" help:"Replace all metadata; repeatable."`
+	NoMeta    bool     `name:"no-meta" help:"Remove all metadata."`
+	IfVersion int64    `name:"if-version" placeholder:"N" help:"Change it only if it has this version."`
+	Entity    string   `arg:"" help:"Id of the entity."`
 }
 
 // Run changes and prints the entity.
@@ -134,8 +134,8 @@ func (c entityUpdateCmd) request() (q api.EntityUpdateRequest, err error) {
 
 type entityDeleteCmd struct {
 	clientFlags
-	Orphan bool   `name:"orphan" help:"Even if it has children: they keep it as their parent."`
-	Entity string `arg:"" help:"Its id."`
+	Orphan bool   `name:"orphan" help:"Delete it even if it has children; they keep it as their parent."`
+	Entity string `arg:"" help:"Id of the entity."`
 }
 
 // Run deletes an entity.
@@ -158,7 +158,7 @@ type entityChildrenCmd struct {
 	Entity string `arg:"" help:"The parent's id."`
 }
 
-// Run prints all pages as one list.
+// Run prints all pages as a single list.
 func (c entityChildrenCmd) Run(ctx context.Context, o output) error {
 	if err := api.CheckEntity(c.Entity); err != nil {
 		return usageError{err}
@@ -172,7 +172,7 @@ func (c entityChildrenCmd) Run(ctx context.Context, o output) error {
 
 type entityListCmd struct{ clientFlags }
 
-// Run prints all pages as one list.
+// Run prints all pages as a single list.
 func (c entityListCmd) Run(ctx context.Context, o output) error {
 	return c.client(func(client *tidegate.Client) error {
 		return o.entities("nobody created an entity; that is not needed to spend", func(q api.EntityListRequest) (api.EntityListReply, error) {
@@ -181,7 +181,7 @@ func (c entityListCmd) Run(ctx context.Context, o output) error {
 	})
 }
 
-// entities reads all pages and prints them as one list, or says that it is empty.
+// entities reads all pages and prints them as a single list, or reports that it is empty.
 func (o output) entities(none string, read func(api.EntityListRequest) (api.EntityListReply, error)) error {
 	all := api.EntityListReply{Entities: []api.Entity{}}
 	for query := (api.EntityListRequest{Limit: api.MaxPage}); ; {

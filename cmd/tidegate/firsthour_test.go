@@ -37,8 +37,11 @@ func refusedUp(t *testing.T, program string, args ...string) string {
 // What stands in the way of a first `tidegate up` is said together with what to
 // do about it, and that helps.
 func TestTheFirstHour(t *testing.T) {
-	program := binary(t)
-	shared := filepath.Dir(program) // others may run the program, and write nothing
+	t.Parallel()
+	shared := t.TempDir() // others may run the program, and write nothing
+	program := filepath.Join(shared, "tidegate")
+	require.NoError(t, os.WriteFile(program, read(t, binary(t)), 0o755))
+	require.NoError(t, os.Chmod(program, 0o755))
 	require.NoError(t, os.Chmod(filepath.Dir(shared), 0o755))
 	require.NoError(t, os.Chmod(shared, 0o755))
 	file := filepath.Join(shared, "file")

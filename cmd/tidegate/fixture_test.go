@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,6 +15,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/tidegate/tidegate/internal/dirtest"
+	"github.com/tidegate/tidegate/pkg/api"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -84,9 +88,11 @@ func (b *buffer) wait(part string, ended <-chan struct{}) (string, bool) {
 // system is a running `tidegate up`.
 type system struct {
 	*world
-	printed string // up to and with the last line of the greeting
-	nats    string
-	stop    func() int // ends it and returns its exit code
+	dir       string
+	printed   string // up to and with the last line of the greeting
+	nats      string
+	namespace string     // of the test, where tests share the system
+	stop      func() int // ends it and returns its exit code
 }
 
 // greetingEnds is the last line of the greeting.
@@ -96,16 +102,52 @@ const greetingEnds = howToStop + "\n"
 // flags if given, and waits until it is ready.
 func startUp(t *testing.T, more ...string) *system {
 	t.Helper()
-	args := append([]string{"up", "--dir", t.TempDir(), "--nats-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, more...)
-	s := &system{world: newWorld()}
+	s, err := startUpIn(dirtest.New(t), more...)
+	require.NoError(t, err)
+	t.Cleanup(func() { s.stop() })
+	return s
+}
+
+// startUpIn starts `tidegate up` with a data directory and waits until it is ready.
+func startUpIn(dir string, more ...string) (*system, error) {
+	args := append([]string{"up", "--dir", dir, "--nats-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, more...)
+	s := &system{world: newWorld(), dir: dir}
 	ended, stop := runApart(s.world, args...)
 	s.stop = stop
-	t.Cleanup(func() { s.stop() })
 	printed, ready := s.stdout.wait(greetingEnds, ended)
-	require.True(t, ready, "up ended: %s", s.stderr)
+	if !ready {
+		return nil, fmt.Errorf("up ended: %s", s.stderr)
+	}
 	s.printed = printed
 	s.nats = natsOf(printed)
-	return s
+	return s, nil
+}
+
+// environment is the environment of commands that ask the system.
+func (s *system) environment() map[string]string {
+	env := map[string]string{"TIDEGATE_NATS": s.nats}
+	if s.namespace != "" {
+		env["TIDEGATE_NAMESPACE"] = s.namespace
+	}
+	return env
+}
+
+// endpoint is the address of the system's store, started with --dynamodb-listen.
+func (s *system) endpoint(t *testing.T) string {
+	t.Helper()
+	found := regexp.MustCompile(`DynamoDB (http://[0-9.:]+)`).FindStringSubmatch(s.printed)
+	require.NotNil(t, found, "up says where the store listens: %s", s.printed)
+	return found[1]
+}
+
+// placeless replaces in a transcript what depends on the system it ran on.
+func (s *system) placeless(text string) string {
+	text = strings.ReplaceAll(text, s.nats, "$NATS")
+	if s.namespace != "" {
+		text = strings.ReplaceAll(text, " --namespace "+s.namespace, "") // of commands to paste
+		text = strings.ReplaceAll(text, s.namespace, api.DefaultNamespace)
+	}
+	return text
 }
 
 // natsOf finds the address of NATS in a greeting.

@@ -11,7 +11,7 @@ import (
 // howToStop is the last line that a server prints when it is ready.
 const howToStop = "Ctrl-C stops it."
 
-// greet prints the one line that says that all is up, and commands to try it.
+// greet prints that all services are up, and commands to try.
 func (c upCmd) greet(o output, address string) {
 	addresses := map[string]any{"ready": true, "nats": address, "metrics": "http://" + c.AdminListen + "/metrics", "dir": c.Dir}
 	store := ""

@@ -11,7 +11,7 @@ import (
 )
 
 type healthCmd struct {
-	URL string `arg:"" optional:"" default:"http://127.0.0.1:9464/readyz" placeholder:"URL" help:"What to ask; default: http://127.0.0.1:9464/readyz."`
+	URL string `arg:"" optional:"" default:"http://127.0.0.1:9464/readyz" placeholder:"URL" help:"URL to ask; default: http://127.0.0.1:9464/readyz."`
 }
 
 const (
@@ -20,7 +20,7 @@ const (
 )
 
 func (healthCmd) Help() string {
-	return `For health checks of containers, which have no other program in them. Exit code 0: it answered 200; 1: it did not.`
+	return `For health checks of containers without a shell. Exit code 0: the answer was 200; 1: it was not.`
 }
 
 // Run asks once.
@@ -29,11 +29,11 @@ func (c healthCmd) Run(ctx context.Context, o output) error {
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.URL, http.NoBody)
 	if err != nil || request.URL.Host == "" {
-		return usageError{fmt.Errorf("%q is no URL such as http://127.0.0.1:9464/readyz", c.URL)}
+		return usageError{fmt.Errorf("%q is not a URL such as http://127.0.0.1:9464/readyz", c.URL)}
 	}
 	reply, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return advise(fmt.Errorf("nobody answers at %s: %w", request.URL.Redacted(), err), "Does the service run, with that address as its --admin-listen?")
+		return advise(fmt.Errorf("no answer from %s: %w", request.URL.Redacted(), err), "Does the service run, with that address as its --admin-listen?")
 	}
 	answer, err := io.ReadAll(io.LimitReader(reply.Body, healthPage))
 	if err := errors.Join(err, reply.Body.Close()); err != nil {

@@ -25,13 +25,14 @@ func TestHealthSaysWhatTheServiceSays(t *testing.T) {
 	s.Close()
 	w := newWorld()
 	require.Equal(t, exitError, runWithin(t, []string{"health", url}, w))
-	require.Contains(t, w.stderr.String(), "nobody answers at "+url)
+	require.Contains(t, w.stderr.String(), "no answer from "+url)
 	require.Equal(t, exitUsage, runWithin(t, []string{"health", "9464"}, newWorld()))
 }
 
 // The store says without credentials that it is there, and listens beyond
 // loopback only when told to.
 func TestTheStoreAmongContainers(t *testing.T) {
+	t.Parallel()
 	require.Equal(t, exitUsage, runWithin(t, []string{"dynamodb", "--listen", "0.0.0.0:0"}, newWorld()))
 	w := newWorld()
 	ended, stop := runApart(w, "dynamodb", "--listen", "0.0.0.0:0", "--trust-network")

@@ -8,8 +8,8 @@ import (
 )
 
 type keyCmd struct {
-	List   keyListCmd   `cmd:"" help:"Show the keys, never what is in them."`
-	Rotate keyRotateCmd `cmd:"" help:"Make the key that signs next, once all nodes know it. Leases of older ones stay good."`
+	List   keyListCmd   `cmd:"" help:"List the keys without their secrets."`
+	Rotate keyRotateCmd `cmd:"" help:"Create the next signing key, which is used once all nodes know it. Leases of older keys stay valid."`
 }
 
 type keyListCmd struct{ natsFlags }
@@ -27,7 +27,7 @@ func (c keyListCmd) Run(ctx context.Context, o output) error {
 
 type keyRotateCmd struct{ natsFlags }
 
-// Run makes the next key, unless one waits.
+// Run creates the next key, unless a created key is still waiting to be used.
 func (c keyRotateCmd) Run(ctx context.Context, o output) error {
 	return c.operator(func(operator tidegate.Operator) error {
 		next, err := operator.RotateLeaseKey(ctx)

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tidegate/tidegate/internal/manifest"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/pkg/api"
 	tidegate "github.com/tidegate/tidegate/pkg/client"
 )
@@ -15,32 +15,32 @@ import (
 // settingCommands set things up.
 type settingCommands struct {
 	Limits    limitsCmd    `cmd:"" group:"set" help:"Stored limits."`
-	Policy    policyCmd    `cmd:"" group:"set" help:"What is stored beside limits: what to do in an outage, how long to keep audit events."`
-	Namespace namespaceCmd `cmd:"" group:"set" help:"Tenants, for operators."`
-	Key       keyCmd       `cmd:"" group:"set" help:"Lease signing keys, for operators."`
+	Policy    policyCmd    `cmd:"" group:"set" help:"Policies of config levels: behaviour in an outage, retention of audit events."`
+	Namespace namespaceCmd `cmd:"" group:"set" help:"Tenants (operators)."`
+	Key       keyCmd       `cmd:"" group:"set" help:"Lease signing keys (operators)."`
 	Entity    entityCmd    `cmd:"" group:"set" help:"Entities: parents, names, metadata."`
-	Audit     auditCmd     `cmd:"" group:"set" help:"Who changed what."`
-	DLQ       dlqCmd       `cmd:"" name:"dlq" group:"set" help:"Dead letters: changes that a service could not apply, for operators."`
-	Services  servicesCmd  `cmd:"" group:"set" help:"Show who runs, and how far each is behind, for operators."`
+	Audit     auditCmd     `cmd:"" group:"set" help:"Audit log of changes."`
+	DLQ       dlqCmd       `cmd:"" name:"dlq" group:"set" help:"Dead letters: changes that a service could not apply (operators)."`
+	Services  servicesCmd  `cmd:"" group:"set" help:"List the running services and how far each is behind (operators)."`
 	Table     tableCmd     `cmd:"" group:"set" help:"The DynamoDB table."`
-	Check     checkCmd     `cmd:"" group:"set" help:"Say whether this release and the table fit each other."`
+	Check     checkCmd     `cmd:"" group:"set" help:"Check that this release, the table and NATS fit each other."`
 }
 
 type limitsCmd struct {
-	Set     limitsSetCmd     `cmd:"" help:"Replace all limits of a level."`
-	Get     limitsGetCmd     `cmd:"" help:"Show one level."`
-	Delete  limitsDeleteCmd  `cmd:"" help:"Take all limits from a level, so that the next one holds."`
-	List    limitsListCmd    `cmd:"" help:"Show all levels that have limits, or those of an entity or a resource."`
-	Resolve limitsResolveCmd `cmd:"" help:"Show which level's limits hold for an entity and a resource."`
-	Plan    limitsPlanCmd    `cmd:"" help:"Show what it takes to get to the limits that a file declares."`
-	Apply   limitsApplyCmd   `cmd:"" help:"Create, change and delete limits as a file declares them."`
+	Set     limitsSetCmd     `cmd:"" help:"Replace all limits of a config level."`
+	Get     limitsGetCmd     `cmd:"" help:"Show a config level."`
+	Delete  limitsDeleteCmd  `cmd:"" help:"Delete all limits of a config level; the next level applies."`
+	List    limitsListCmd    `cmd:"" help:"List the config levels that have limits, of all or of an entity or a resource."`
+	Resolve limitsResolveCmd `cmd:"" help:"Show which config level applies to an entity and a resource."`
+	Plan    limitsPlanCmd    `cmd:"" help:"Show the changes that would bring the limits to those declared in a file."`
+	Apply   limitsApplyCmd   `cmd:"" help:"Create, change and delete limits as declared in a file."`
 }
 
 // levelFlags name a config level.
 type levelFlags struct {
-	System   bool   `name:"system" help:"The level that holds where no other does."`
-	Resource string `name:"resource" placeholder:"NAME" help:"The level of a resource; with --entity, of that entity on it."`
-	Entity   string `name:"entity" placeholder:"ID" help:"The level of an entity."`
+	System   bool   `name:"system" help:"Config level that applies if no other does."`
+	Resource string `name:"resource" placeholder:"NAME" help:"Config level of a resource; with --entity, of the entity on the resource."`
+	Entity   string `name:"entity" placeholder:"ID" help:"Config level of an entity."`
 }
 
 // target is the level, checked.
@@ -61,8 +61,8 @@ func (f levelFlags) target() (api.LimitsTarget, error) {
 type limitsSetCmd struct {
 	clientFlags
 	levelFlags
-	OnUnavailable api.Policy `name:"on-unavailable" placeholder:"POLICY" help:"Also store what acquires do when the store cannot be asked: block or allow."`
-	Limits        []string   `arg:"" help:"All limits the level shall have: rpm=100/min, tpm=10000/min:20000 (burst of 20000), slow=1/30s."`
+	OnUnavailable api.Policy `name:"on-unavailable" placeholder:"POLICY" help:"Also set the unavailable policy, which applies while the store is down: block (fail closed) or allow (fail open)."`
+	Limits        []string   `arg:"" help:"All limits of the level: rpm=100/min, tpm=10000/min:20000 (burst of 20000), slow=1/30s."`
 }
 
 // Run sets and prints the level as it is stored.
@@ -111,7 +111,7 @@ type limitsGetCmd struct {
 	levelFlags
 }
 
-// Run prints one level.
+// Run prints a config level.
 func (c limitsGetCmd) Run(ctx context.Context, o output) error {
 	target, err := c.target()
 	if err != nil {
@@ -142,7 +142,7 @@ func (c limitsDeleteCmd) Run(ctx context.Context, o output) error {
 			return err
 		}
 		return o.write(api.LimitsDeleteReply{Deleted: true}, func(p *page) {
-			p.line("%s has no limits of its own any more", manifest.Name(target))
+			p.line("%s has no limits of its own any more", config.TargetName(target))
 		})
 	})
 }
@@ -152,7 +152,7 @@ type limitsListCmd struct {
 	levelFlags
 }
 
-// Run prints all pages as one list.
+// Run prints all pages as a single list.
 func (c limitsListCmd) Run(ctx context.Context, o output) error {
 	var target api.LimitsTarget
 	if c.levelFlags != (levelFlags{}) {
@@ -186,11 +186,11 @@ func (c limitsListCmd) Run(ctx context.Context, o output) error {
 
 type limitsResolveCmd struct {
 	clientFlags
-	Entity   string `arg:"" help:"Who spends."`
-	Resource string `arg:"" help:"On what."`
+	Entity   string `arg:"" help:"Entity."`
+	Resource string `arg:"" help:"Resource."`
 }
 
-// Run prints which level holds, and those it hides.
+// Run prints the config level that applies, and the levels it hides.
 func (c limitsResolveCmd) Run(ctx context.Context, o output) error {
 	if _, err := spending(c.Entity, c.Resource, nil); err != nil {
 		return usageError{err}
@@ -201,7 +201,7 @@ func (c limitsResolveCmd) Run(ctx context.Context, o output) error {
 			return c.adviseLimits(o, err, c.Entity, c.Resource, nil)
 		}
 		return o.write(reply, func(p *page) {
-			p.line("the limits of %s hold; when the store cannot be asked: %s\n", manifest.Name(reply.Winner), reply.OnUnavailable)
+			p.line("the limits of %s hold; when the store cannot be asked: %s\n", config.TargetName(reply.Winner), reply.OnUnavailable)
 			p.levels(reply.Levels)
 			for _, level := range reply.Levels {
 				if level.AuditRetentionDays > 0 {
@@ -212,7 +212,7 @@ func (c limitsResolveCmd) Run(ctx context.Context, o output) error {
 	})
 }
 
-// level prints one level.
+// level prints a config level.
 func (o output) level(level api.LimitsLevel) error {
 	return o.write(level, func(p *page) { p.levels([]api.LimitsLevel{level}) })
 }
@@ -229,7 +229,7 @@ func (p *page) levels(levels []api.LimitsLevel) {
 		for i, limit := range l.Limits {
 			limits[i] = limit.String()
 		}
-		row := []string{manifest.Name(l.LimitsTarget), number(l.Version), orDash(string(l.OnUnavailable)), strings.Join(limits, " ")}
+		row := []string{config.TargetName(l.LimitsTarget), number(l.Version), orDash(string(l.OnUnavailable)), strings.Join(limits, " ")}
 		if managed {
 			row = slices.Insert(row, 3, orDash(l.Manifest))
 		}

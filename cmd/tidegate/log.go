@@ -6,11 +6,10 @@ import (
 	"github.com/tidegate/tidegate/internal/daemon"
 )
 
-// logFlags say what a service writes to its log, which goes to standard error:
-// beside the output, not in it.
+// logFlags configure a service's log, which goes to standard error.
 type logFlags struct {
-	LogFormat string `name:"log-format" placeholder:"FORMAT" help:"How log lines are written: text for people, or json, one object a line; default: text, with --json json."`
-	LogLevel  string `name:"log-level" default:"info" placeholder:"LEVEL" help:"Least level that is logged: debug, info, warn or error; default: info."`
+	LogFormat string `name:"log-format" placeholder:"FORMAT" help:"Log format: text, or json (an object per line); default: text; json with --json."`
+	LogLevel  string `name:"log-level" default:"info" placeholder:"LEVEL" help:"Log level: debug, info, warn or error; default: info."`
 }
 
 // logger makes the log that the flags describe.

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/tidegate/tidegate/internal/dirtest"
 )
 
 // Every service takes the flags of its log, whichever group it is in.
@@ -41,8 +43,9 @@ func TestServicesLogAsTheyAreTold(t *testing.T) {
 		"warnings alone": {flags: []string{"--log-format", "json", "--log-level", "warn"}, json: true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld()
-			ended, stop := runApart(w, append([]string{"up", "--dir", t.TempDir(), "--nats-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, c.flags...)...)
+			ended, stop := runApart(w, append([]string{"up", "--dir", dirtest.New(t), "--nats-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, c.flags...)...)
 			_, ready := w.stdout.wait("nats://", ended)
 			require.True(t, ready, w.stderr)
 			require.Equal(t, exitDone, stop())

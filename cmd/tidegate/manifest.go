@@ -9,11 +9,11 @@ import (
 	"os"
 	"strings"
 
-	"github.com/tidegate/tidegate/internal/manifest"
+	"github.com/tidegate/tidegate/internal/config"
 	tidegate "github.com/tidegate/tidegate/pkg/client"
 )
 
-// manifestFlags name a manifest. The namespace is the one that it names.
+// manifestFlags name a manifest file. The manifest names its namespace.
 type manifestFlags struct {
 	natsFlags
 	File string `arg:"" help:"YAML file; - reads standard input."`
@@ -22,12 +22,12 @@ type manifestFlags struct {
 type limitsPlanCmd struct{ manifestFlags }
 
 func (limitsPlanCmd) Help() string {
-	return `Changes nothing. Each line is a level to create (+), change (~), take over from whoever set it (!) or delete (-).`
+	return `Changes nothing. Each line is a config level to create (+), change (~), take over from another owner (!) or delete (-).`
 }
 
 // Run prints the plan.
 func (c limitsPlanCmd) Run(ctx context.Context, o output) error {
-	return c.planned(ctx, o, func(_ tidegate.Admin, plan manifest.Plan) error {
+	return c.planned(ctx, o, func(_ tidegate.Admin, plan config.ManifestPlan) error {
 		return o.write(plan, func(p *page) { p.plan(&plan) })
 	})
 }
@@ -35,23 +35,23 @@ func (c limitsPlanCmd) Run(ctx context.Context, o output) error {
 type limitsApplyCmd struct {
 	manifestFlags
 	TakeOver bool `name:"take-over" help:"Also change levels that were set by hand or by another manifest."`
-	Yes      bool `name:"yes" help:"Do not ask; needed where nobody can answer."`
+	Yes      bool `name:"yes" help:"Do not ask for confirmation; required without a terminal."`
 }
 
 func (limitsApplyCmd) Help() string {
-	return `Shows the plan and, once that is confirmed, carries it out. A level that somebody changes meanwhile is left as it is and reported; so is what fails. Exit code 1: something is left to do; running it again goes on.`
+	return `Shows the plan and, once confirmed, carries it out. A config level that changes in the meantime is left alone and reported; so is a failure. Exit code 1: steps are left; run it again to continue.`
 }
 
 // Run plans, asks and applies.
 func (c limitsApplyCmd) Run(ctx context.Context, o output) error {
-	return c.planned(ctx, o, func(admin tidegate.Admin, plan manifest.Plan) error {
+	return c.planned(ctx, o, func(admin tidegate.Admin, plan config.ManifestPlan) error {
 		if !o.json || len(plan.Steps) == 0 {
-			report := applied{Plan: &plan, Failed: []failedStep{}}
+			report := applied{ManifestPlan: &plan, Failed: []failedStep{}}
 			if err := o.write(report, func(p *page) { p.plan(&plan) }); err != nil || len(plan.Steps) == 0 {
 				return err
 			}
 		}
-		if n := plan.Count(manifest.TakeOver); n > 0 && !c.TakeOver {
+		if n := plan.Count(config.StepTakeOver); n > 0 && !c.TakeOver {
 			return advise(fmt.Errorf("levels set by hand or by another manifest: %d; nothing was changed", n),
 				"Add --take-over if manifest %s shall manage them, or remove them from %s.", plan.Manifest, c.File)
 		}
@@ -69,15 +69,15 @@ func (c limitsApplyCmd) Run(ctx context.Context, o output) error {
 // errDeclined ends an apply that was not confirmed.
 var errDeclined = errors.New("not confirmed; nothing was changed")
 
-// confirm asks whoever sits at the terminal.
-func (c limitsApplyCmd) confirm(o output, plan *manifest.Plan) error {
+// confirm asks on the terminal.
+func (c limitsApplyCmd) confirm(o output, plan *config.ManifestPlan) error {
 	if c.Yes {
 		return nil
 	}
 	if !o.terminal || o.json || c.File == standardInput {
-		return usageError{errors.New("nobody can be asked here, and nothing was changed; add --yes if the plan shall be carried out")}
+		return usageError{errors.New("there is no terminal to confirm on, and nothing was changed; add --yes to carry out the plan")}
 	}
-	_, _ = fmt.Fprintf(o.stderr, "\nCarry this out in namespace %s? [y/N] ", plan.Namespace) // an unseen question is answered by nobody
+	_, _ = fmt.Fprintf(o.stderr, "\nCarry this out in namespace %s? [y/N] ", plan.Namespace) // if stderr is gone, the answer is no
 	answer, err := bufio.NewReader(o.stdin).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("read the answer: %w", err)
@@ -92,13 +92,13 @@ func (c limitsApplyCmd) confirm(o output, plan *manifest.Plan) error {
 // standardInput is the file name that stands for standard input.
 const standardInput = "-"
 
-// planned reads the file, compares it with what is stored, and calls do.
-func (f manifestFlags) planned(ctx context.Context, o output, do func(tidegate.Admin, manifest.Plan) error) error {
+// planned reads the file, compares it with the stored state, and calls do.
+func (f manifestFlags) planned(ctx context.Context, o output, do func(tidegate.Admin, config.ManifestPlan) error) error {
 	data, name, err := f.read(o)
 	if err != nil {
 		return err
 	}
-	m, problems := manifest.Parse(name, data)
+	m, problems := config.ParseManifest(name, data)
 	if len(problems) > 0 {
 		return o.problems(problems)
 	}
@@ -112,8 +112,8 @@ func (f manifestFlags) planned(ctx context.Context, o output, do func(tidegate.A
 	})
 }
 
-// read reads one byte more than a manifest may have, at most: the rest does not
-// matter any more.
+// read reads the file up to its maximum size plus a byte, which is enough to refuse a
+// longer file.
 func (f manifestFlags) read(o output) (data []byte, name string, err error) {
 	in, name := o.stdin, "stdin"
 	if f.File != standardInput {
@@ -124,30 +124,30 @@ func (f manifestFlags) read(o output) (data []byte, name string, err error) {
 		defer func() { _ = file.Close() }() // it was only read
 		in, name = file, f.File
 	}
-	data, err = io.ReadAll(io.LimitReader(in, manifest.MaxBytes+1))
+	data, err = io.ReadAll(io.LimitReader(in, config.MaxManifestBytes+1))
 	if err != nil {
 		return nil, "", fmt.Errorf("read the manifest: %w", err)
 	}
 	return data, name, nil
 }
 
-// problems prints what is wrong with a file: JSON to the output, lines beside
-// it.
-func (o output) problems(problems []manifest.Problem) error {
+// problems prints the faults of a file: as JSON to the output, or as lines to standard
+// error.
+func (o output) problems(problems []config.ManifestProblem) error {
 	if o.json {
 		if err := o.write(map[string]any{"problems": problems}, nil); err != nil {
 			return err
 		}
 	} else {
 		for _, p := range problems {
-			_, _ = fmt.Fprintln(o.stderr, p) // where stderr is gone, nobody reads
+			_, _ = fmt.Fprintln(o.stderr, p) // an error here means that stderr is gone
 		}
 	}
 	return fmt.Errorf("errors in %s: %d; nothing was changed", problems[0].File, len(problems))
 }
 
 // plan adds a line for each step, and their numbers.
-func (p *page) plan(plan *manifest.Plan) {
+func (p *page) plan(plan *config.ManifestPlan) {
 	p.line("manifest %s, namespace %s\n", plan.Manifest, plan.Namespace)
 	if len(plan.Steps) == 0 {
 		p.line("nothing to do: %d levels are as declared", plan.Unchanged)
@@ -159,28 +159,28 @@ func (p *page) plan(plan *manifest.Plan) {
 	}
 	p.table(rows)
 	p.line("\n%d to create, %d to change, %d to take over, %d to delete, %d unchanged",
-		plan.Count(manifest.Create), plan.Count(manifest.Change), plan.Count(manifest.TakeOver), plan.Count(manifest.Delete), plan.Unchanged)
+		plan.Count(config.StepCreate), plan.Count(config.StepChange), plan.Count(config.StepTakeOver), plan.Count(config.StepDelete), plan.Unchanged)
 }
 
-func stepRow(s *manifest.Step) []string {
-	row := []string{s.Kind.Mark(), manifest.Name(s.LimitsTarget)}
+func stepRow(s *config.ManifestStep) []string {
+	row := []string{s.Kind.Mark(), config.TargetName(s.LimitsTarget)}
 	var before, after string
 	if s.Stored != nil {
 		before = setting(s.Stored.Limits, s.Stored.OnUnavailable)
 	}
 	after = setting(s.Limits, s.OnUnavailable)
 	switch s.Kind {
-	case manifest.Create:
+	case config.StepCreate:
 		return append(row, after)
-	case manifest.Change:
+	case config.StepChange:
 		return append(row, after, "was "+before)
-	case manifest.TakeOver:
+	case config.StepTakeOver:
 		owner := "by hand"
 		if s.Stored.Manifest != "" {
 			owner = "by manifest " + s.Stored.Manifest
 		}
 		return append(row, after, "set "+owner+" to "+before)
-	case manifest.Delete:
+	case config.StepDelete:
 		return append(row, setting(s.Stored.Limits, ""))
 	}
 	return row

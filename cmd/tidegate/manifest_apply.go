@@ -10,13 +10,13 @@ import (
 
 	"github.com/sourcegraph/conc/pool"
 
-	"github.com/tidegate/tidegate/internal/manifest"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/pkg/api"
 	tidegate "github.com/tidegate/tidegate/pkg/client"
 )
 
 const (
-	// manifestRequests are under way at most for one manifest.
+	// manifestRequests bounds the requests in flight for a manifest.
 	manifestRequests = 16
 	// manifestFailures, conflicts left out, end an apply: something is wrong
 	// that the next level will meet as well.
@@ -25,9 +25,9 @@ const (
 	shownFailures = 20
 )
 
-// storedLevels are the levels with limits, and each that the manifest declares.
-// The list follows the table: what it lacks is asked for, one by one.
-func storedLevels(ctx context.Context, o output, admin tidegate.Admin, m *manifest.Manifest) ([]api.LimitsLevel, error) {
+// storedLevels returns the config levels with limits, and each level that the manifest
+// declares. Declared levels missing from the listing are read individually.
+func storedLevels(ctx context.Context, o output, admin tidegate.Admin, m *config.Manifest) ([]api.LimitsLevel, error) {
 	var stored []api.LimitsLevel
 	listed := map[api.LimitsTarget]bool{}
 	for query := (api.LimitsListRequest{Limit: api.MaxPage}); ; {
@@ -56,7 +56,7 @@ func storedLevels(ctx context.Context, o output, admin tidegate.Admin, m *manife
 	return append(stored, found...), nil
 }
 
-// readLevels asks for levels; those that are not stored are left out.
+// readLevels reads the given levels and omits those that are not stored.
 func readLevels(ctx context.Context, o output, admin tidegate.Admin, missing []api.LimitsTarget) ([]api.LimitsLevel, error) {
 	if len(missing) == 0 {
 		return nil, nil
@@ -93,18 +93,18 @@ func isCode(err error, code api.Code) bool {
 	return errors.As(err, &refused) && refused.Code == code
 }
 
-// applied is what became of a plan.
+// applied reports the outcome of a plan.
 type applied struct {
-	*manifest.Plan
+	*config.ManifestPlan
 	Done    int          `json:"done"`
 	Failed  []failedStep `json:"failed"`
-	Pending int          `json:"pending"` // steps left to do, those that failed included
+	Pending int          `json:"pending"` // steps left to do, including failed steps
 }
 
 // failedStep is a step that was refused, or of which it is not known whether it
 // was carried out.
 type failedStep struct {
-	Kind manifest.Kind `json:"kind"`
+	Kind config.StepKind `json:"kind"`
 	api.LimitsTarget
 	Code  api.Code `json:"code,omitempty"`
 	Error string   `json:"error"`
@@ -121,31 +121,31 @@ func (r *applied) err() error {
 // applying is a plan being carried out.
 type applying struct {
 	admin tidegate.Admin
-	plan  *manifest.Plan
+	plan  *config.ManifestPlan
 	tried atomic.Int64
 
 	mu     sync.Mutex
 	done   int          // guarded by mu
 	failed []failedStep // guarded by mu
-	faults int          // of them, those that are no conflicts; guarded by mu
+	faults int          // failed steps other than conflicts; guarded by mu
 }
 
 // apply carries out a plan: deletions last, and only once nothing else is left,
 // so that no bucket is without limits in between.
-func (limitsApplyCmd) apply(ctx context.Context, o output, admin tidegate.Admin, plan *manifest.Plan) applied {
+func (limitsApplyCmd) apply(ctx context.Context, o output, admin tidegate.Admin, plan *config.ManifestPlan) applied {
 	a := &applying{admin: admin, plan: plan, failed: []failedStep{}}
 	stop := o.watch(ctx, watched{what: "applying", unit: "levels", total: int64(len(plan.Steps)), done: a.tried.Load})
-	sets := len(plan.Steps) - plan.Count(manifest.Delete)
+	sets := len(plan.Steps) - plan.Count(config.StepDelete)
 	a.run(ctx, plan.Steps[:sets])
 	if a.done == sets {
 		a.run(ctx, plan.Steps[sets:])
 	}
 	stop()
-	return applied{Plan: plan, Done: a.done, Failed: a.failed, Pending: len(plan.Steps) - a.done}
+	return applied{ManifestPlan: plan, Done: a.done, Failed: a.failed, Pending: len(plan.Steps) - a.done}
 }
 
 // run carries out steps, several at a time, until too many have failed.
-func (a *applying) run(ctx context.Context, steps []manifest.Step) {
+func (a *applying) run(ctx context.Context, steps []config.ManifestStep) {
 	workers := pool.New().WithMaxGoroutines(manifestRequests)
 	for i := range steps {
 		if ctx.Err() != nil || a.hopeless() {
@@ -162,10 +162,10 @@ func (a *applying) hopeless() bool {
 	return a.faults >= manifestFailures
 }
 
-// carryOut changes one level, if it is as the plan has seen it.
-func (a *applying) carryOut(ctx context.Context, s *manifest.Step) error {
+// carryOut changes a level, if it still is as the plan saw it.
+func (a *applying) carryOut(ctx context.Context, s *config.ManifestStep) error {
 	version := s.Version()
-	if s.Kind != manifest.Delete {
+	if s.Kind != config.StepDelete {
 		_, err := a.admin.SetLimits(ctx, api.LimitsSetRequest{
 			LimitsTarget: s.LimitsTarget, Limits: s.Limits, OnUnavailable: s.OnUnavailable, Manifest: a.plan.Manifest, IfVersion: &version,
 		})
@@ -178,8 +178,8 @@ func (a *applying) carryOut(ctx context.Context, s *manifest.Step) error {
 	return err
 }
 
-// note keeps what became of a step.
-func (a *applying) note(s *manifest.Step, err error) {
+// note records the outcome of a step.
+func (a *applying) note(s *config.ManifestStep, err error) {
 	a.tried.Add(1)
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -198,7 +198,7 @@ func (a *applying) note(s *manifest.Step, err error) {
 	a.failed = append(a.failed, failed)
 }
 
-// applied adds what became of a plan.
+// applied adds the outcome of a plan.
 func (p *page) applied(r *applied) {
 	p.line("\n%d of %d steps are done", r.Done, len(r.Steps))
 	for i, f := range r.Failed {
@@ -206,7 +206,7 @@ func (p *page) applied(r *applied) {
 			p.line("and %d more", len(r.Failed)-i)
 			break
 		}
-		p.line("failed: %s %s: %s", f.Kind.Mark(), manifest.Name(f.LimitsTarget), f.Error)
+		p.line("failed: %s %s: %s", f.Kind.Mark(), config.TargetName(f.LimitsTarget), f.Error)
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -17,22 +19,21 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/engine"
+	"github.com/tidegate/tidegate/engine/fault"
 	"github.com/tidegate/tidegate/internal/audit"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
-	"github.com/tidegate/tidegate/internal/limits"
-	"github.com/tidegate/tidegate/internal/localdynamo"
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
-	"github.com/tidegate/tidegate/internal/namespace"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
 // TestManifests is the life of a manifest as people see it.
 func TestManifests(t *testing.T) {
-	s := startUp(t)
-	t.Chdir(filepath.Join("testdata", "manifests"))
-	env := map[string]string{"TIDEGATE_NATS": s.nats}
-	text := transcript(t, env,
+	t.Parallel()
+	s := share(t)
+	folder := s.manifests(t) + string(filepath.Separator)
+	lines := []string{
 		"limits plan missing.yaml",
 		"limits plan bad.yaml",
 		"limits apply bad.yaml --yes --json",
@@ -56,33 +57,52 @@ func TestManifests(t *testing.T) {
 		"limits apply other.yaml --yes --take-over",
 		"limits plan second.yaml",
 		"limits get --resource gpt-4",
-	)
-	golden(t, filepath.Join("..", "..", "manifests.txt"), strings.ReplaceAll(text, s.nats, "$NATS"))
+	}
+	for i, line := range lines {
+		lines[i] = regexp.MustCompile(`\w+\.yaml`).ReplaceAllStringFunc(line, func(file string) string { return folder + file })
+	}
+	text := transcript(t, s.environment(), lines...)
+	golden(t, "manifests.txt", strings.ReplaceAll(s.placeless(text), folder, ""))
+}
+
+// manifests copies the manifests of testdata into a folder, and into the namespace of
+// the test.
+func (s *system) manifests(t *testing.T) string {
+	t.Helper()
+	folder := t.TempDir()
+	for _, name := range []string{"bad.yaml", "first.yaml", "other.yaml", "second.yaml"} {
+		data := bytes.Replace(read(t, filepath.Join("testdata", "manifests", name)), []byte("namespace: default\n"), []byte("namespace: "+s.namespace+"\n"), 1)
+		require.NoError(t, os.WriteFile(filepath.Join(folder, name), data, 0o600))
+	}
+	return folder
 }
 
 // At a terminal, apply asks; everything but a yes changes nothing.
 func TestApplyAsks(t *testing.T) {
-	s := startUp(t)
+	t.Parallel()
+	s := share(t)
 	answer := func(stdin string, line string) (int, string) {
 		w := newWorld()
-		w.env["TIDEGATE_NATS"], w.stdin, w.terminal = s.nats, stdin, true
+		w.env, w.stdin, w.terminal = s.environment(), stdin, true
 		code := runWithin(t, strings.Fields(line), w)
 		return code, w.stdout.String() + w.stderr.String()
 	}
-	const apply = "limits apply testdata/manifests/first.yaml"
+	folder := s.manifests(t)
+	first, second := filepath.Join(folder, "first.yaml"), filepath.Join(folder, "second.yaml")
+	apply := "limits apply " + first
 	for _, no := range []string{"", "n\n", "yess\n", "no"} {
 		code, said := answer(no, apply)
 		require.Equal(t, exitError, code, "%q", no)
-		require.Contains(t, said, "Carry this out in namespace default? [y/N]")
+		require.Contains(t, said, "Carry this out in namespace "+s.namespace+"? [y/N]")
 		require.Contains(t, said, "nothing was changed")
 	}
-	code, said := answer(string(read(t, "testdata/manifests/first.yaml")), "limits apply -")
+	code, said := answer(string(read(t, first)), "limits apply -")
 	require.Equal(t, exitUsage, code, "the answer cannot come from where the manifest does")
 	require.Contains(t, said, "--yes")
 	code, said = answer("Y\n", apply)
 	require.Equal(t, exitDone, code, said)
 	require.Contains(t, said, "4 of 4 steps are done")
-	code, said = answer(string(read(t, "testdata/manifests/second.yaml")), "limits apply - --yes")
+	code, said = answer(string(read(t, second)), "limits apply - --yes")
 	require.Equal(t, exitDone, code, said)
 	require.Contains(t, said, "5 of 5 steps are done")
 }
@@ -98,23 +118,23 @@ func read(t *testing.T, path string) []byte {
 type faultySystem struct {
 	nats   string
 	faults *fault.Transport
-	stored *limits.Store // beside all faults
-	ns     string        // id of the default namespace
+	stored *config.LimitStore // beside all faults
+	ns     string             // id of the default namespace
 }
 
 func startFaulty(t *testing.T) *faultySystem {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	engine := localdynamo.New(localdynamo.Options{Now: time.Now})
-	direct := localdynamo.Config(engine.HTTPClient(), localRegion)
+	embedded := engine.New(engine.Options{Now: time.Now})
+	direct := engine.Config(embedded.HTTPClient(), localRegion)
 	client := dynamodb.NewFromConfig(direct)
 	require.NoError(t, prepareTable(t.Context(), client, table.DefaultName))
-	id, err := namespace.NewRegistry(client, table.DefaultName).Lookup(t.Context(), api.DefaultNamespace)
+	id, err := config.NewNamespaces(client, table.DefaultName).Lookup(t.Context(), api.DefaultNamespace)
 	require.NoError(t, err)
-	s := &faultySystem{nats: natstest.Start(t).ClientURL(), ns: id, stored: limits.NewStore(client, table.DefaultName, audit.NewLog(client, table.DefaultName, func() (time.Time, error) { return time.Now(), nil })), faults: fault.New(fault.Options{Next: engine.HTTPClient(), Now: time.Now})}
+	s := &faultySystem{nats: natstest.Start(t).ClientURL(), ns: id, stored: config.NewLimitStore(client, table.DefaultName, audit.NewLog(client, table.DefaultName, func() (time.Time, error) { return time.Now(), nil })), faults: fault.New(fault.Options{Next: embedded.HTTPClient(), Now: time.Now})}
 	n := node{
 		nats: natsFlags{NATS: s.nats}, table: table.DefaultName, log: log, metrics: prometheus.NewRegistry(),
-		store: localdynamo.Config(&http.Client{Transport: s.faults}, localRegion),
+		store: engine.Config(&http.Client{Transport: s.faults}, localRegion),
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, ended := make(chan struct{}), make(chan error, 1)
@@ -165,9 +185,9 @@ func TestASecondApplyCompletesTheFirst(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // they wait for answers that do not come
 			s := startFaulty(t)
-			const entities = 60
+			const entities, passing = 24, 16 // the rest wait for answers that do not come
 			first := manifestOf(t, entities, 10)
-			s.failFrom(20, bad)
+			s.failFrom(passing, bad)
 			code, report := s.apply(t, first)
 			require.Equal(t, exitError, code)
 			require.Equal(t, entities+1, report.Done+report.Pending)
@@ -185,7 +205,7 @@ func TestASecondApplyCompletesTheFirst(t *testing.T) {
 
 			// Changes and deletions, interrupted as well.
 			second := manifestOf(t, entities/2, 20)
-			s.failFrom(20, forbidden)
+			s.failFrom(passing, forbidden)
 			code, report = s.apply(t, second)
 			require.Equal(t, exitError, code)
 			require.NotZero(t, report.Pending)
@@ -223,6 +243,7 @@ func (s *faultySystem) failFrom(passing int, bad fault.Fault) {
 // Somebody changes a level between the plan and its step: the change stays, and
 // is reported.
 func TestAConcurrentChangeIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	s := startFaulty(t)
 	file := manifestOf(t, 5, 10)
 	code, _ := s.apply(t, file)
@@ -260,6 +281,7 @@ func TestAConcurrentChangeIsLeftAlone(t *testing.T) {
 }
 
 func TestAManifestOfManyPages(t *testing.T) {
+	t.Parallel()
 	s := startFaulty(t)
 	const entities = 2_500
 	file := manifestOf(t, entities, 10)

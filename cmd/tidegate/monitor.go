@@ -15,7 +15,7 @@ import (
 
 // monitorFlags say where NATS servers tell about themselves.
 type monitorFlags struct {
-	NATSMonitor string `name:"nats-monitor" placeholder:"URL" help:"Monitoring address of the NATS server, or of several with commas between, such as http://127.0.0.1:8222: whether it forces messages to the disk before it acknowledges them."`
+	NATSMonitor string `name:"nats-monitor" placeholder:"URL" help:"Monitoring address of the NATS server (comma-separated list for several), such as http://127.0.0.1:8222, to check that it syncs messages to disk before it acknowledges them."`
 }
 
 const (
@@ -23,7 +23,7 @@ const (
 	monitorBytes   = 1 << 20 // of an answer; it is far shorter
 )
 
-// durability is how a NATS server keeps what it acknowledges.
+// durability reports how a NATS server syncs the data it acknowledges.
 type durability struct {
 	Server  string `json:"server"` // its monitoring address
 	Sync    string `json:"sync"`   // always, or at which intervals; empty where it is not known
@@ -41,8 +41,7 @@ func (f monitorFlags) servers() (all []string) {
 	return all
 }
 
-// durabilities asks all servers. What cannot be asked is not durable as far as is
-// known.
+// durabilities asks all servers. A server that does not answer counts as not durable.
 func (f monitorFlags) durabilities(ctx context.Context) []durability {
 	found := make([]durability, 0, len(f.servers()))
 	for _, server := range f.servers() {
@@ -51,8 +50,8 @@ func (f monitorFlags) durabilities(ctx context.Context) []durability {
 	return found
 }
 
-// warn says in the log of a service that starts what its promises rest on and is not
-// so.
+// warn logs, at the start of a service, each setting of NATS that the service's
+// guarantees need and that is missing.
 func (f monitorFlags) warn(ctx context.Context, log *slog.Logger) {
 	for _, d := range f.durabilities(ctx) {
 		if !d.Durable {
@@ -79,7 +78,7 @@ func durabilityOf(ctx context.Context, server string) durability {
 	return d
 }
 
-// jetStream is what a server tells of it.
+// jetStream is the part of a server's monitoring page that concerns JetStream.
 type jetStream struct {
 	Disabled bool `json:"disabled"`
 	Config   struct {
@@ -113,7 +112,7 @@ func askMonitor(ctx context.Context, server string) (*jetStream, error) {
 	}
 	told := new(jetStream)
 	if err := json.Unmarshal(body, told); err != nil {
-		return nil, fmt.Errorf("its answer is none of NATS: %w", err)
+		return nil, fmt.Errorf("not an answer of a NATS server: %w", err)
 	}
 	return told, nil
 }

@@ -11,18 +11,18 @@ import (
 )
 
 type namespaceCmd struct {
-	Create  namespaceCreateCmd  `cmd:"" help:"Make a namespace."`
-	List    namespaceListCmd    `cmd:"" help:"Show all namespaces, deleted ones too."`
-	Get     namespaceGetCmd     `cmd:"" help:"Show one namespace."`
-	Delete  namespaceDeleteCmd  `cmd:"" help:"Refuse all requests in a namespace, and keep what it holds."`
-	Recover namespaceRecoverCmd `cmd:"" help:"Bring a deleted namespace back, with all it holds."`
-	Purge   namespacePurgeCmd   `cmd:"" help:"Remove all that a deleted namespace holds, for good, and free its name."`
+	Create  namespaceCreateCmd  `cmd:"" help:"Create a namespace."`
+	List    namespaceListCmd    `cmd:"" help:"List all namespaces, including deleted."`
+	Get     namespaceGetCmd     `cmd:"" help:"Show a namespace."`
+	Delete  namespaceDeleteCmd  `cmd:"" help:"Delete a namespace: refuse all its requests, keep its data until a purge."`
+	Recover namespaceRecoverCmd `cmd:"" help:"Restore a deleted namespace with all its data."`
+	Purge   namespacePurgeCmd   `cmd:"" help:"Remove all data of a deleted namespace permanently, and free its name."`
 }
 
 // namespaceArg names the namespace that a command is about.
 type namespaceArg struct {
 	natsFlags
-	Name string `arg:"" help:"Its name: small letters, digits and -."`
+	Name string `arg:"" help:"Name of the namespace: small letters, digits and -."`
 }
 
 // change asks for something about the namespace and prints how it is then.
@@ -48,7 +48,7 @@ func (c namespaceCreateCmd) Run(ctx context.Context, o output) error {
 
 type namespaceGetCmd struct{ namespaceArg }
 
-// Run prints one namespace.
+// Run prints a namespace.
 func (c namespaceGetCmd) Run(ctx context.Context, o output) error {
 	return c.change(o, func(operator tidegate.Operator) (api.Namespace, error) { return operator.GetNamespace(ctx, c.Name) })
 }
@@ -69,7 +69,7 @@ func (c namespaceRecoverCmd) Run(ctx context.Context, o output) error {
 
 type namespaceListCmd struct{ natsFlags }
 
-// Run prints all pages as one list.
+// Run prints all pages as a single list.
 func (c namespaceListCmd) Run(ctx context.Context, o output) error {
 	return c.operator(func(operator tidegate.Operator) error {
 		all := api.NamespaceListReply{Namespaces: []api.Namespace{}}
@@ -96,7 +96,7 @@ func (p *page) namespaces(all []api.Namespace) {
 	p.table(rows)
 }
 
-// moment is a time in unix milliseconds for people; 0 is none.
+// moment formats a time in Unix milliseconds; 0 is shown as a dash.
 func moment(ms int64) string {
 	if ms == 0 {
 		return "-"
@@ -106,14 +106,14 @@ func moment(ms int64) string {
 
 type namespacePurgeCmd struct {
 	namespaceArg
-	Yes bool `name:"yes" help:"Really."`
+	Yes bool `name:"yes" help:"Confirm the deletion."`
 }
 
 func (namespacePurgeCmd) Help() string {
 	return `The namespace must be deleted. An interrupt ends the command and leaves the rest to the next one; once begun, a purge can only be finished.`
 }
 
-// purged is what a purge did.
+// purged reports the progress of a purge.
 type purged struct {
 	Name    string `json:"name"`
 	Done    bool   `json:"done"`
@@ -123,7 +123,7 @@ type purged struct {
 // Run purges step by step, with progress.
 func (c namespacePurgeCmd) Run(ctx context.Context, o output) error {
 	if !c.Yes {
-		return usageError{fmt.Errorf("this removes all limits, balances and usage of the namespace %s for good; add --yes if that is meant", c.Name)}
+		return usageError{fmt.Errorf("this removes all limits, balances and usage of the namespace %s permanently; add --yes to confirm", c.Name)}
 	}
 	if err := api.CheckNamespace(c.Name); err != nil {
 		return usageError{err}
@@ -143,7 +143,7 @@ func (c namespacePurgeCmd) Run(ctx context.Context, o output) error {
 		}
 		stop()
 		if err != nil {
-			return advise(err, "What is left stays for the same command: it goes on where this one ended.")
+			return advise(err, "Run the same command again to continue.")
 		}
 		return o.write(purged{Name: c.Name, Done: true, Deleted: removed.Load()}, func(p *page) {
 			p.line("namespace %s is purged: %d items removed; the name is free", c.Name, removed.Load())

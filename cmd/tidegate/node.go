@@ -14,30 +14,30 @@ import (
 	"github.com/tidegate/tidegate/internal/daemon"
 )
 
-// node is what a service stands on; the flags of its command say how it works. Each
-// command makes its service of both, and where its flags are zero the service's own
-// defaults hold, as they do in `tidegate up`.
+// node holds the connections and tools a service runs on; the flags of its command
+// configure the service itself. A zero flag means the service's own default, as in
+// `tidegate up`.
 type node struct {
 	nats    natsFlags
 	via     []nats.Option // how to reach NATS, where that is not over the network
 	table   string
 	store   aws.Config
-	archive *archive.Archive // nil: none
+	archive *archive.Archive // nil without an archive
 	log     *slog.Logger
 	metrics prometheus.Registerer
-	traces  trace.TracerProvider // nil: none
+	traces  trace.TracerProvider // nil without tracing
 }
 
-// service is one of those in services. It closes its connection to NATS.
+// service runs until its context ends. It closes its connection to NATS.
 type service interface {
 	Run(ctx context.Context) error
 	Ready() <-chan struct{}
 }
 
-// maker makes a service whose connection to NATS is nc, its own.
+// maker creates a service that owns the connection nc.
 type maker func(n node, nc *nats.Conn) (service, error)
 
-// nodeFlags say what a service on the table stands on.
+// nodeFlags configure the connections of a service that uses the table.
 type nodeFlags struct {
 	natsFlags
 	monitorFlags
@@ -45,7 +45,7 @@ type nodeFlags struct {
 	adminFlags
 }
 
-// node is what the flags describe.
+// node connects as the flags say.
 func (f nodeFlags) node(ctx context.Context, o output) (node, error) {
 	n, err := f.adminFlags.node(f.natsFlags, o)
 	if err != nil {
@@ -57,7 +57,7 @@ func (f nodeFlags) node(ctx context.Context, o output) (node, error) {
 	return n, err
 }
 
-// node is what a service without a table stands on.
+// node connects a service that does not use the table.
 func (f adminFlags) node(on natsFlags, o output) (node, error) {
 	if err := checkListen("--admin-listen", f.AdminListen); err != nil {
 		return node{}, err

@@ -10,13 +10,13 @@ import (
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
-// output is where a command says what came out.
+// output is the destination of a command's result.
 type output struct {
 	process
 	json bool
 }
 
-// write prints value as JSON, or what text writes for people.
+// write prints value as JSON, or as the text that text writes.
 func (o output) write(value any, text func(*page)) error {
 	if o.json {
 		encoder := json.NewEncoder(o.stdout)
@@ -34,7 +34,7 @@ func (o output) write(value any, text func(*page)) error {
 	return nil
 }
 
-// failure says what went wrong, beside the output.
+// failure prints an error to standard error.
 func (o output) failure(err error) {
 	if !o.json {
 		_, _ = fmt.Fprintln(o.stderr, "tidegate: "+err.Error())
@@ -51,7 +51,7 @@ func (o output) failure(err error) {
 	}
 	encoder := json.NewEncoder(o.stderr)
 	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(body) // of strings; where stderr is gone, nobody reads
+	_ = encoder.Encode(body) // strings always encode; an error means that stderr is gone
 }
 
 // page is text for people under construction.

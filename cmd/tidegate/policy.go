@@ -3,14 +3,14 @@ package main
 import (
 	"context"
 
-	"github.com/tidegate/tidegate/internal/manifest"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/pkg/api"
 	tidegate "github.com/tidegate/tidegate/pkg/client"
 )
 
 type policyCmd struct {
-	Get policyGetCmd `cmd:"" help:"Show the policies of a level."`
-	Set policySetCmd `cmd:"" help:"Change policies of a level; its limits stay as they are."`
+	Get policyGetCmd `cmd:"" help:"Show the policies of a config level."`
+	Set policySetCmd `cmd:"" help:"Change the policies of a config level; its limits stay."`
 }
 
 type policyGetCmd struct {
@@ -18,7 +18,7 @@ type policyGetCmd struct {
 	levelFlags
 }
 
-// Run prints the policies of one level.
+// Run prints the policies of a config level.
 func (c policyGetCmd) Run(ctx context.Context, o output) error {
 	target, err := c.target()
 	if err != nil {
@@ -36,8 +36,8 @@ func (c policyGetCmd) Run(ctx context.Context, o output) error {
 type policySetCmd struct {
 	clientFlags
 	levelFlags
-	OnUnavailable      api.Policy `name:"on-unavailable" placeholder:"POLICY" help:"What acquires do when the store cannot be asked: block, allow, or unset to ask the next level."`
-	AuditRetentionDays *int64     `name:"audit-retention-days" placeholder:"DAYS" help:"How long audit events are kept, 1 to 3650 days; 0 for the default. With --system alone."`
+	OnUnavailable      api.Policy `name:"on-unavailable" placeholder:"POLICY" help:"Unavailable policy, which applies while the store is down: block (fail closed), allow (fail open), or unset to inherit."`
+	AuditRetentionDays *int64     `name:"audit-retention-days" placeholder:"DAYS" help:"Retention of audit events, 1 to 3650 days; 0 for the default. Only with --system."`
 }
 
 // Run sets and prints the policies as they are stored.
@@ -71,7 +71,7 @@ func (o output) policy(level api.PolicyLevel) error {
 		}
 		p.table([][]string{
 			{"LEVEL", "VERSION", "ON UNAVAILABLE", "AUDIT EVENTS ARE KEPT"},
-			{manifest.Name(level.LimitsTarget), number(level.Version), policy, days},
+			{config.TargetName(level.LimitsTarget), number(level.Version), policy, days},
 		})
 	})
 }

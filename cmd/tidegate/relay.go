@@ -17,7 +17,7 @@ import (
 type relayCmd struct {
 	nodeFlags
 	feedFlags
-	Expects []string `name:"feed-expects" default:"aggregator" placeholder:"SERVICES" help:"Services whose changes wait in the feed also before the first of their processes has started, such as aggregator,archiver; none for none; default: aggregator."`
+	Expects []string `name:"feed-expects" default:"aggregator" placeholder:"SERVICES" help:"Services for which the feed keeps changes before their first process has started, such as aggregator,archiver; none for an empty list; default: aggregator."`
 }
 
 // expects returns the services that changes wait for from the first relay on.
@@ -37,8 +37,8 @@ func (c relayCmd) expects() ([]string, error) {
 // it; other services do where there is no feed yet.
 type feedFlags struct {
 	Replicas int           `name:"feed-replicas" default:"1" placeholder:"N" help:"JetStream replicas of the change feed: 3 on a cluster; default: 1."`
-	MaxAge   time.Duration `name:"feed-max-age" default:"24h" placeholder:"TIME" help:"How long the feed keeps a change that a service did not get to; default: 24h."`
-	MaxBytes int64         `name:"feed-max-bytes" default:"1073741824" placeholder:"BYTES" help:"Size of the feed at most: three quarters for buckets, which then wait in the table's stream, the rest for the other kinds; default: 1073741824."`
+	MaxAge   time.Duration `name:"feed-max-age" default:"24h" placeholder:"TIME" help:"Retention of a change that a service has not handled; default: 24h."`
+	MaxBytes int64         `name:"feed-max-bytes" default:"1073741824" placeholder:"BYTES" help:"Maximum size of the feed in bytes: three quarters for bucket changes, which beyond that wait in the table's stream, the rest for the other kinds; default: 1073741824."`
 }
 
 func (f feedFlags) check() error {
@@ -53,7 +53,7 @@ func (f feedFlags) retention() consume.Retention {
 }
 
 func (relayCmd) Help() string {
-	return `Start as many as you like: they share the work, and each takes over when another one ends.`
+	return `Run any number of processes: they share the work, and the others take over when a process ends.`
 }
 
 // Run relays until ctx ends.

@@ -12,17 +12,17 @@ import (
 
 type replayCmd struct {
 	loadFlags
-	Entities  int     `name:"entities" default:"20" placeholder:"N" help:"Spread the requests over so many entities, in turn; default 20."`
-	Speed     speed   `name:"speed" default:"max" placeholder:"10x" help:"How many times faster than the trace: 1x, 10x; or max, the default."`
-	Limit     int     `name:"limit" placeholder:"N" help:"Play the first N requests only."`
-	Estimate  int64   `name:"estimate" default:"250" placeholder:"TOKENS" help:"Tokens of answer that a request reserves; default 250."`
-	Generate  float64 `name:"generate" default:"50" placeholder:"N" help:"Tokens per second at which answers are generated, in time of the trace; default 50."`
-	InFlight  int     `name:"in-flight" default:"1024" placeholder:"N" help:"Requests under way at most, their generation included; default 1024."`
+	Entities  int     `name:"entities" default:"20" placeholder:"N" help:"Number of entities that send the requests in turn; default 20."`
+	Speed     speed   `name:"speed" default:"max" placeholder:"10x" help:"Speed relative to the trace: 1x, 10x; or max, the default."`
+	Limit     int     `name:"limit" placeholder:"N" help:"Replay only the first N requests."`
+	Estimate  int64   `name:"estimate" default:"250" placeholder:"TOKENS" help:"Completion tokens that a request reserves; default 250."`
+	Generate  float64 `name:"generate" default:"50" placeholder:"N" help:"Completion tokens generated per second, in the trace's time; default 50."`
+	InFlight  int     `name:"in-flight" default:"1024" placeholder:"N" help:"Maximum number of requests in flight, generation included; default 1024."`
 	TraceFile string  `arg:"" name:"trace" help:"An LLM trace, such as AzureLLMInferenceTrace_conv.csv of github.com/Azure/AzurePublicDataset, gzipped or not."`
 }
 
 func (replayCmd) Help() string {
-	return `Each request acquires rpm=1 and tpm=(its prompt + an estimate), and adjusts to what it really cost when its answer is complete. ` +
+	return `Each request acquires rpm=1 and tpm=(prompt tokens + estimate), and adjusts to the actual tokens when its completion ends. ` +
 		`Exit code 1: a limit was exceeded, recomputed from the replies. An interrupt ends the run and prints what there is.`
 }
 
@@ -62,7 +62,7 @@ func (s *speed) UnmarshalText(text []byte) error {
 	factor, ok := strings.CutSuffix(string(text), "x")
 	value, err := strconv.ParseFloat(factor, 64)
 	if !ok || err != nil || !(value > 0 && value <= 1e6) {
-		return fmt.Errorf("%q is no speed: write 1x, 10x or max", text)
+		return fmt.Errorf("%q is not a speed: write 1x, 10x or max", text)
 	}
 	*s = speed(value)
 	return nil

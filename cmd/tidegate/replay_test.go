@@ -18,7 +18,7 @@ func load(t *testing.T, s *system, args ...string) loadgen.Report {
 	t.Helper()
 	metrics := regexp.MustCompile(`http://[0-9.:]+/metrics`).FindString(s.printed)
 	w := newWorld()
-	code := runWithin(t, append(args, "--nats", s.nats, "--metrics", metrics, "--json"), w)
+	code := runWithin(t, append(args, "--nats", s.nats, "--namespace", s.namespace, "--metrics", metrics, "--json"), w)
 	require.Equal(t, exitDone, code, w.stderr)
 	var report loadgen.Report
 	require.NoError(t, json.Unmarshal([]byte(w.stdout.String()), &report))
@@ -26,7 +26,8 @@ func load(t *testing.T, s *system, args ...string) loadgen.Report {
 }
 
 func TestReplay(t *testing.T) {
-	r := load(t, startUp(t), "replay", traceSample, "--entities", "3", "--set-limits", "rpm=50/day,tpm=10000000/day")
+	t.Parallel()
+	r := load(t, share(t), "replay", traceSample, "--entities", "3", "--set-limits", "rpm=50/day,tpm=10000000/day")
 	require.EqualValues(t, 300, r.Requests)
 	require.EqualValues(t, 150, r.Admitted, "50 of each entity")
 	require.Equal(t, map[string]int64{"rpm": 150}, r.DeniedBy)
@@ -39,7 +40,8 @@ func TestReplay(t *testing.T) {
 }
 
 func TestBench(t *testing.T) {
-	s := startUp(t)
+	t.Parallel()
+	s := share(t)
 	for _, loop := range [][]string{{"bench", "--callers", "8"}, {"bench", "--rate", "1000"}} {
 		r := load(t, s, append(loop, "--duration", "200ms", "--entities", "4", "--set-limits", "rpm=10/day", "--consume", "rpm=1")...)
 		require.Equal(t, r.Requests, r.Admitted+r.Denied)
@@ -51,8 +53,10 @@ func TestBench(t *testing.T) {
 }
 
 func TestLoadWithoutLimits(t *testing.T) {
+	t.Parallel()
+	s := share(t)
 	w := newWorld()
-	code := runWithin(t, []string{"replay", traceSample, "--nats", startUp(t).nats}, w)
+	code := runWithin(t, []string{"replay", traceSample, "--nats", s.nats, "--namespace", s.namespace}, w)
 	require.Equal(t, exitError, code)
 	require.Contains(t, w.stderr.String(), "--set-limits")
 }

@@ -44,7 +44,7 @@ func TestServicesKeepWhatGivesAccess(t *testing.T) {
 	wrong := newWorld()
 	require.Equal(t, exitError, run(t.Context(), []string{
 		"admission", "--nats", "nats://service:" + password + "@" + address, "--dynamodb-endpoint", ready.DynamoDB, "--admin-listen", "127.0.0.1:0",
-	}, wrong.process()), "nobody answers")
+	}, wrong.process()), "the password is wrong")
 	for _, said := range []string{w.stderr.String(), w.stdout.String(), wrong.stderr.String(), wrong.stdout.String()} {
 		require.NotContains(t, said, password)
 		require.NotContains(t, said, key)

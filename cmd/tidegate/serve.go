@@ -15,9 +15,9 @@ import (
 	"github.com/tidegate/tidegate/internal/daemon"
 )
 
-// adminFlags are for whoever watches a service.
+// adminFlags configure the endpoints for monitoring a service.
 type adminFlags struct {
-	AdminListen string `name:"admin-listen" default:"127.0.0.1:9464" placeholder:"ADDR" help:"Where metrics, health and pprof are served; default: 127.0.0.1:9464. Port 0 takes a free one."`
+	AdminListen string `name:"admin-listen" default:"127.0.0.1:9464" placeholder:"ADDR" help:"Address of metrics, health and pprof; default: 127.0.0.1:9464. Port 0 picks a free port."`
 	logFlags
 }
 
@@ -26,9 +26,9 @@ const (
 	shutdownTimeout = 2 * time.Second
 )
 
-// serve runs body, the component of that name, with a metrics registry that is
-// served beside it, at what AdminListen then says; body may add checks to it. body calls ready when what it
-// does has begun. To be stopped before that is no error.
+// serve runs body, the component called name, and serves its metrics and health at
+// AdminListen. body may add health checks, and calls ready once it has started. A stop
+// before that is no error.
 func (f *adminFlags) serve(ctx context.Context, log *slog.Logger, name string, body func(ctx context.Context, admin *daemon.Admin, registry *prometheus.Registry, ready func()) error) error {
 	registry := daemon.NewRegistry(thisVersion().Version)
 	admin, err := daemon.ListenAdmin(ctx, daemon.AdminOptions{Listen: f.AdminListen, Registry: registry, Log: log})
@@ -43,22 +43,22 @@ func (f *adminFlags) serve(ctx context.Context, log *slog.Logger, name string, b
 	return group.Run(ctx, context.WithoutCancel(ctx)) // a second signal kills
 }
 
-// checkListen refuses what is no address.
+// checkListen refuses a malformed address.
 func checkListen(flag, address string) error {
 	if _, _, err := net.SplitHostPort(address); err != nil {
-		return usageError{fmt.Errorf("%s %q is no address such as 127.0.0.1:4222", flag, address)}
+		return usageError{fmt.Errorf("%s %q is not an address such as 127.0.0.1:4222", flag, address)}
 	}
 	return nil
 }
 
-// checkLoopback refuses what others could reach.
+// checkLoopback refuses an address that other machines can reach.
 func checkLoopback(flag, address string) error {
 	if err := checkListen(flag, address); err != nil {
 		return err
 	}
 	host, _, _ := net.SplitHostPort(address)
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return usageError{fmt.Errorf("%s %s is not on loopback: whoever reaches the store may do everything, as it checks no signatures; write 127.0.0.1:8000", flag, address)}
+		return usageError{fmt.Errorf("%s %s is not on loopback: the store checks no signatures, so every client that reaches it has full access; write 127.0.0.1:8000", flag, address)}
 	}
 	return nil
 }
@@ -83,13 +83,13 @@ func listenHTTP(ctx context.Context, flag, address string, handler http.Handler,
 		ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 		defer cancel()
 		if server.Shutdown(ctx) != nil {
-			_ = server.Close() // whoever still holds a connection was given time
+			_ = server.Close() // open connections have had their time
 		}
 		<-ended
 	}, nil
 }
 
-// explainListen says what to do about an address that cannot be listened on.
+// explainListen adds advice to the error of a listen call.
 func explainListen(flag, address string, err error) error {
 	err = fmt.Errorf("listen on %s: %w", address, err)
 	if errors.Is(err, syscall.EADDRINUSE) {

@@ -13,11 +13,11 @@ import (
 
 type servicesCmd struct {
 	natsFlags
-	Quiet time.Duration `name:"quiet" default:"1s" placeholder:"TIME" help:"The list ends when nobody has answered for so long; default: 1s."`
+	Quiet time.Duration `name:"quiet" default:"1s" placeholder:"TIME" help:"Time without a further answer after which the list is complete; default: 1s."`
 }
 
 func (servicesCmd) Help() string {
-	return `LANES are those of the change feed that a process follows, of a relay the stream shards that it reads; WAITING the records in them that it has yet to handle; LAG how long the oldest of them waits, of a relay how far the feed is behind the table. DEAD LETTERS are the service's. Needs an operator's NATS credentials. Exit code 1 where nobody runs.`
+	return `LANES: the lanes of the change feed that the process follows (relay: the stream shards that it reads). WAITING: the records in them still to be handled. LAG: the age of the oldest of these (relay: how far the feed is behind the table). DEAD LETTERS: of the whole service. Needs an operator's NATS credentials. Exit code 1 if no service runs.`
 }
 
 // Run prints all processes that answer.
@@ -31,7 +31,7 @@ func (c servicesCmd) Run(ctx context.Context, o output) error {
 			return err
 		}
 		if len(all) == 0 {
-			return advise(fmt.Errorf("nobody says on the NATS server at %s that it runs", c.where()),
+			return advise(fmt.Errorf("no service reports to the NATS server at %s", c.where()),
 				"Start everything in one process with `tidegate up`, or point --nats and --creds at an operator's account.")
 		}
 		return o.write(map[string]any{"services": all}, func(p *page) { p.services(all, time.Now()) })

@@ -12,14 +12,15 @@ import (
 )
 
 func TestServicesOfUp(t *testing.T) {
-	s := startUp(t)
+	t.Parallel()
+	s := share(t)
 	type list struct {
 		Services []api.Service `json:"services"`
 	}
 	var got list
 	require.Eventually(t, func() bool { // until admission follows the feed, and the list is whole
 		w := newWorld()
-		w.env["TIDEGATE_NATS"] = s.nats
+		w.env = s.environment()
 		require.Equal(t, exitDone, runWithin(t, []string{"services", "--json", "--quiet", "500ms"}, w), w.stderr)
 		got = list{}
 		require.NoError(t, json.Unmarshal([]byte(w.stdout.String()), &got))
@@ -35,7 +36,7 @@ func TestServicesOfUp(t *testing.T) {
 		require.Equal(t, name != api.ServiceAdmission && name != api.ServiceRelay, one.Waiting != nil)
 	}
 	bad := newWorld()
-	bad.env["TIDEGATE_NATS"] = s.nats
+	bad.env = s.environment()
 	require.Equal(t, exitUsage, runWithin(t, []string{"services", "--quiet", "0s"}, bad))
 }
 

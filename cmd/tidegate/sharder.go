@@ -15,7 +15,7 @@ type sharderCmd struct {
 }
 
 func (sharderCmd) Help() string {
-	return `Follows the change feed, so that a relay must run too. Start two or more, 64 share the work at most: each step is made once, and each takes over when another one ends. Without any, buckets are divided once DynamoDB throttles them, and stay divided.`
+	return `Follows the change feed, so a relay must run too. Run two or more processes; at most 64 share the work. Each step is made once, and the other processes take over when a process ends. Without a sharder, buckets are split only once DynamoDB throttles them, and are never merged.`
 }
 
 // Run watches over shards until ctx ends.

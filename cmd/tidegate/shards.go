@@ -15,16 +15,16 @@ import (
 
 type shardsCmd struct {
 	clientFlags
-	Over     time.Duration `name:"over" default:"1s" placeholder:"TIME" help:"How long writes are counted for WRITES/S; default: 1s."`
-	Entity   string        `arg:"" help:"Who: an API key, a user."`
-	Resource string        `arg:"" help:"Of what: a model, an endpoint."`
+	Over     time.Duration `name:"over" default:"1s" placeholder:"TIME" help:"Period over which WRITES/S is measured; default: 1s."`
+	Entity   string        `arg:"" help:"Entity: an API key, a user."`
+	Resource string        `arg:"" help:"Resource: a model, an endpoint."`
 }
 
 func (shardsCmd) Help() string {
-	return `A shard's share is 1/LEVEL of each limit, and each limit shows what of its share is there. A partition of DynamoDB bears 1,000 write units per second; sharders make more shards from 800 on.`
+	return `A shard's share is 1/LEVEL of each limit; each limit shows the balance of its share. A DynamoDB partition takes 1,000 write units per second; sharders add shards from 800 on.`
 }
 
-// bucketShards is what the command prints.
+// bucketShards is the output of the command.
 type bucketShards struct {
 	Wanted int64       `json:"wanted"`
 	Shards []shardRate `json:"shards"`
@@ -69,7 +69,7 @@ func (c shardsCmd) Run(ctx context.Context, o output) error {
 	})
 }
 
-// rates are the shards of the second look, with what they cost since the first.
+// rates returns the shards of the second look, with their cost since the first.
 func rates(before, after api.BucketReply) bucketShards {
 	units := map[int64]int64{}
 	for _, s := range before.Shards {
@@ -158,17 +158,17 @@ func checkBucket(entity, resource string) error {
 }
 
 type bucketCmd struct {
-	Reset bucketResetCmd `cmd:"" help:"Make a bucket full again, whatever was spent from it. The audit log tells who did."`
+	Reset bucketResetCmd `cmd:"" help:"Refill a bucket. The change is recorded in the audit log."`
 }
 
 type bucketResetCmd struct {
 	clientFlags
-	Entity   string `arg:"" help:"Who: an API key, a user."`
-	Resource string `arg:"" help:"Of what: a model, an endpoint."`
+	Entity   string `arg:"" help:"Entity: an API key, a user."`
+	Resource string `arg:"" help:"Resource: a model, an endpoint."`
 }
 
 func (bucketResetCmd) Help() string {
-	return `Debts are forgiven, shards become one. Nodes may deny by what they knew for another second.`
+	return `Debts are forgiven, and the bucket has a single shard again. Nodes may deny from their known state for another second.`
 }
 
 // Run resets the bucket.

@@ -10,8 +10,9 @@ import (
 
 // TestBucketsByHand looks at a bucket and makes it full again.
 func TestBucketsByHand(t *testing.T) {
-	s := startUp(t)
-	env := map[string]string{"TIDEGATE_NATS": s.nats}
+	t.Parallel()
+	s := share(t)
+	env := s.environment()
 	text := transcript(t, env,
 		"shards key-1 gpt-4 --over 10ms",
 		"bucket reset key-1 gpt-4",
@@ -23,7 +24,7 @@ func TestBucketsByHand(t *testing.T) {
 		"shards key-1 gpt-4 --over 10ms --json",
 		"bucket reset key-1 gpt-4 --json",
 	)
-	golden(t, "shards.txt", steady(text))
+	golden(t, "shards.txt", s.placeless(steady(text)))
 }
 
 func TestShardsAsATable(t *testing.T) {

@@ -11,19 +11,19 @@ import (
 	"os"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/config"
+	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/tidegate/tidegate/internal/storehttp"
+	"github.com/tidegate/tidegate/internal/store"
 )
 
 // storeFlags say which DynamoDB and which table to use.
 type storeFlags struct {
-	Endpoint string `name:"dynamodb-endpoint" placeholder:"URL" help:"DynamoDB endpoint; default: that of the region."`
-	CA       string `name:"dynamodb-ca" placeholder:"FILE" help:"Trust a DynamoDB endpoint of this authority (PEM); default: the machine's."`
-	Region   string `name:"region" placeholder:"REGION" help:"AWS region; default: that of the AWS environment and files."`
+	Endpoint string `name:"dynamodb-endpoint" placeholder:"URL" help:"DynamoDB endpoint; default: the region's."`
+	CA       string `name:"dynamodb-ca" placeholder:"FILE" help:"Certificate authority of the DynamoDB endpoint (PEM); default: the machine's."`
+	Region   string `name:"region" placeholder:"REGION" help:"AWS region; default: from the AWS environment and configuration files."`
 	Table    string `name:"table" default:"${table}" placeholder:"NAME" help:"Table; default: ${table}."`
 }
 
@@ -40,25 +40,25 @@ func (f storeFlags) aws(ctx context.Context) (aws.Config, error) {
 	if err != nil {
 		return aws.Config{}, err
 	}
-	options := []func(*config.LoadOptions) error{config.WithHTTPClient(storehttp.NewClient())}
+	options := []func(*awsconfig.LoadOptions) error{awsconfig.WithHTTPClient(store.NewHTTPClient())}
 	if f.Region != "" {
-		options = append(options, config.WithRegion(f.Region))
+		options = append(options, awsconfig.WithRegion(f.Region))
 	}
 	if f.CA != "" {
 		pem, err := os.ReadFile(f.CA)
 		if err != nil {
 			return aws.Config{}, usageError{fmt.Errorf("--dynamodb-ca: %w", err)}
 		}
-		options = append(options, config.WithCustomCABundle(bytes.NewReader(pem)))
+		options = append(options, awsconfig.WithCustomCABundle(bytes.NewReader(pem)))
 	}
 	if local { // then the machine's role in AWS is no matter, and looking for it takes time
-		options = append(options, config.WithEC2IMDSClientEnableState(imds.ClientDisabled))
+		options = append(options, awsconfig.WithEC2IMDSClientEnableState(imds.ClientDisabled))
 	}
-	cfg, err := config.LoadDefaultConfig(ctx, options...)
+	cfg, err := awsconfig.LoadDefaultConfig(ctx, options...)
 	if err != nil {
 		return aws.Config{}, fmt.Errorf("read the AWS configuration: %w", err)
 	}
-	cfg.HTTPClient = storehttp.OwnBody(cfg.HTTPClient)
+	cfg.HTTPClient = store.OwnBody(cfg.HTTPClient)
 	if f.Endpoint != "" {
 		cfg.BaseEndpoint = &f.Endpoint
 	}
@@ -81,19 +81,19 @@ func (f storeFlags) local() (bool, error) {
 	}
 	u, err := url.Parse(f.Endpoint)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return false, usageError{fmt.Errorf("--dynamodb-endpoint %q is no URL such as http://127.0.0.1:8000", f.Endpoint)}
+		return false, usageError{fmt.Errorf("--dynamodb-endpoint %q is not a URL such as http://127.0.0.1:8000", f.Endpoint)}
 	}
 	ip := net.ParseIP(u.Hostname())
 	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback(), nil
 }
 
-// lacksCredentials reports whether none are configured.
+// lacksCredentials reports whether no AWS credentials are configured.
 func lacksCredentials(ctx context.Context, cfg aws.Config) bool {
 	_, err := cfg.Credentials.Retrieve(ctx)
 	return err != nil
 }
 
-// explain adds to an error of the store what to do about it.
+// explain adds advice to an error of the store.
 func (f storeFlags) explain(err error) error {
 	var missing *types.ResourceNotFoundException
 	var operation *net.OpError

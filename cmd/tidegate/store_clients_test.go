@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -14,7 +13,7 @@ import (
 	streamtypes "github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/storehttp"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 )
 
@@ -28,7 +27,7 @@ type storeClient struct {
 func newStoreClient(endpoint string) storeClient {
 	cfg := aws.Config{
 		Region: localRegion, BaseEndpoint: &endpoint,
-		HTTPClient:  storehttp.OwnBody(storehttp.NewClient()),
+		HTTPClient:  store.OwnBody(store.NewHTTPClient()),
 		Credentials: credentials.NewStaticCredentialsProvider("AKIDEXAMPLE", "secret", ""),
 	}
 	return storeClient{db: dynamodb.NewFromConfig(cfg), streams: dynamodbstreams.NewFromConfig(cfg)}
@@ -37,8 +36,9 @@ func newStoreClient(endpoint string) storeClient {
 // TestStoreClients lists, describes, scans, queries and follows the table of a
 // running up from outside, and finds there what an acquire has done.
 func TestStoreClients(t *testing.T) {
+	t.Parallel()
 	s := startUp(t, "--dynamodb-listen", "127.0.0.1:0")
-	c := newStoreClient(regexp.MustCompile(`DynamoDB (http://[0-9.:]+)`).FindStringSubmatch(s.printed)[1])
+	c := newStoreClient(s.endpoint(t))
 	ctx := t.Context()
 	tables, err := c.db.ListTables(ctx, &dynamodb.ListTablesInput{})
 	require.NoError(t, err)
@@ -79,6 +79,7 @@ func TestStoreClients(t *testing.T) {
 // TestDynamoDBServesStreams follows a table that `tidegate dynamodb` serves, also
 // after it was stopped and started again.
 func TestDynamoDBServesStreams(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	endpoint, stop := startStore(t, dir)
 	c := newStoreClient(endpoint)

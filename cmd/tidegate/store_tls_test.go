@@ -10,13 +10,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/localdynamo"
+	"github.com/tidegate/tidegate/engine"
 )
 
 // A store over TLS is trusted by its authority, and by nothing else.
 func TestTheStoreOverTLS(t *testing.T) {
-	engine := localdynamo.New(localdynamo.Options{Now: time.Now})
-	server := httptest.NewTLSServer(withHealth(engine))
+	embedded := engine.New(engine.Options{Now: time.Now})
+	server := httptest.NewTLSServer(withHealth(embedded))
 	t.Cleanup(server.Close)
 	dir := t.TempDir()
 	ca, garbage := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "garbage.crt")

@@ -8,16 +8,16 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/tidegate/tidegate/internal/namespace"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/schema"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
 type tableCmd struct {
-	Create   tableCreateCmd   `cmd:"" help:"Make the table and the namespace default, unless they are there."`
-	Status   tableStatusCmd   `cmd:"" help:"Show whether the table is there and fit for use."`
-	Delete   tableDeleteCmd   `cmd:"" help:"Delete the table and all that is in it."`
+	Create   tableCreateCmd   `cmd:"" help:"Create the table and the namespace default, unless they exist."`
+	Status   tableStatusCmd   `cmd:"" help:"Show whether the table exists and is usable."`
+	Delete   tableDeleteCmd   `cmd:"" help:"Delete the table with all its data."`
 	Template tableTemplateCmd `cmd:"" help:"Print the table as a CloudFormation template."`
 }
 
@@ -35,8 +35,8 @@ func (c tableCreateCmd) Run(ctx context.Context, o output) error {
 	return c.print(ctx, o, client)
 }
 
-// prepareTable makes what a namespace's first request needs, where it is not
-// there yet.
+// prepareTable creates the table and the items that a namespace's first request needs,
+// unless they exist.
 func prepareTable(ctx context.Context, client *dynamodb.Client, name string) error {
 	if err := table.CreateTable(ctx, client, name); err != nil {
 		return err
@@ -47,7 +47,7 @@ func prepareTable(ctx context.Context, client *dynamodb.Client, name string) err
 	if err := schema.Mark(ctx, client, name); err != nil {
 		return err
 	}
-	if _, err := namespace.NewRegistry(client, name).Ensure(ctx, api.DefaultNamespace); err != nil {
+	if _, err := config.NewNamespaces(client, name).Ensure(ctx, api.DefaultNamespace); err != nil {
 		return fmt.Errorf("make the namespace %s: %w", api.DefaultNamespace, err)
 	}
 	return nil
@@ -66,13 +66,13 @@ func (c tableStatusCmd) Run(ctx context.Context, o output) error {
 
 type tableDeleteCmd struct {
 	storeFlags
-	Yes bool `name:"yes" help:"Really."`
+	Yes bool `name:"yes" help:"Confirm the deletion."`
 }
 
 // Run deletes, and waits until the table is gone.
 func (c tableDeleteCmd) Run(ctx context.Context, o output) error {
 	if !c.Yes {
-		return usageError{fmt.Errorf("this deletes all limits, balances and usage in the table %s for good; add --yes if that is meant", c.Table)}
+		return usageError{fmt.Errorf("this deletes all limits, balances and usage in the table %s permanently; add --yes to confirm", c.Table)}
 	}
 	client, err := c.open(ctx)
 	if err != nil {
@@ -96,7 +96,7 @@ type tableTemplateCmd struct {
 }
 
 func (tableTemplateCmd) Help() string {
-	return `In YAML, also with --json. It asks for point-in-time recovery and protection from deletion, which ` + "`tidegate table create`" + ` does not turn on. Run ` + "`tidegate table create`" + ` once the stack is there: it makes what has to be in the table.`
+	return `In YAML, also with --json. The template enables point-in-time recovery and deletion protection, which ` + "`tidegate table create`" + ` does not turn on. Run ` + "`tidegate table create`" + ` once the stack is there: it makes what has to be in the table.`
 }
 
 // Run prints, and asks no store.
@@ -120,12 +120,12 @@ func (f storeFlags) open(ctx context.Context) (*dynamodb.Client, error) {
 	return dynamodb.NewFromConfig(cfg), nil
 }
 
-// tableStatus is what is known of a table.
+// tableStatus describes a table.
 type tableStatus struct {
 	Table   string            `json:"table"`
 	Status  types.TableStatus `json:"status"`
 	Indexes int               `json:"indexes"`
-	Stream  string            `json:"stream,omitempty"` // what its records hold
+	Stream  string            `json:"stream,omitempty"` // its view type
 	TTL     bool              `json:"ttl"`
 }
 

@@ -9,16 +9,16 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// natsTLSFlags say whom to trust and what to show on connections to NATS. The
-// files are read again for each connection, so that certificates can be renewed
-// under a service that runs.
+// natsTLSFlags name the trusted authorities and the client certificate for connections
+// to NATS. The files are read again for each connection, so that certificates can be
+// renewed while a service runs.
 type natsTLSFlags struct {
-	NATSCA   string `name:"nats-ca" placeholder:"FILE" help:"Speak TLS, and trust the NATS servers of this authority (PEM); default: the machine's, where the server or a URL tls://… asks for TLS."`
+	NATSCA   string `name:"nats-ca" placeholder:"FILE" help:"Use TLS and trust NATS servers of this certificate authority (PEM). Default: the machine's authorities, with TLS if the server or a tls:// URL requires it."`
 	NATSCert string `name:"nats-cert" placeholder:"FILE" help:"Certificate to show to the NATS server (PEM)."`
-	NATSKey  string `name:"nats-key" placeholder:"FILE" help:"Its private key (PEM)."`
+	NATSKey  string `name:"nats-key" placeholder:"FILE" help:"Private key of the certificate (PEM)."`
 }
 
-// options are those of a connection.
+// options returns the TLS options of a connection.
 func (f natsTLSFlags) options() ([]nats.Option, error) {
 	var options []nats.Option
 	if (f.NATSCert == "") != (f.NATSKey == "") {
@@ -44,13 +44,12 @@ func (f natsTLSFlags) words() []string {
 	return words
 }
 
-// tlsRefused is what crypto/tls calls it when the other side breaks off. It does so
-// after the client's handshake: whether the client still hears why is a race, which
-// nats.ErrTLS stands for.
+// tlsRefused is the text of crypto/tls for an alert from the other side. The alert
+// follows the client's handshake, so that the client may lose the race and only see
+// nats.ErrTLS.
 const tlsRefused = "remote error"
 
-// adviceOn says what to do about a connection that failed over TLS, or is empty
-// where that was not why.
+// adviceOn returns advice on a connection that failed over TLS, and "" for other errors.
 func (f natsTLSFlags) adviceOn(err error) string {
 	var (
 		unknown x509.UnknownAuthorityError

@@ -18,11 +18,10 @@ import (
 // flushTimeout is how long the last spans may take at the end.
 const flushTimeout = 5 * time.Second
 
-// traces makes spans and sends them where the environment of OpenTelemetry says:
-// to OTEL_EXPORTER_OTLP_ENDPOINT, or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT. Without
-// either there is no provider, and nothing is traced. What else that environment
-// has (headers, certificates, samplers, names) OpenTelemetry reads by itself. flush
-// sends what is left.
+// traces creates spans and sends them to OTEL_EXPORTER_OTLP_ENDPOINT or
+// OTEL_EXPORTER_OTLP_TRACES_ENDPOINT. If neither is set, provider is nil and nothing is
+// traced. OpenTelemetry reads its other variables (headers, certificates, samplers,
+// names) itself. flush sends the remaining spans.
 func (p process) traces(ctx context.Context, service string, log *slog.Logger) (provider trace.TracerProvider, flush func(), err error) {
 	const endpoint, tracesEndpoint = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 	if p.getenv(endpoint) == "" && p.getenv(tracesEndpoint) == "" || p.getenv("OTEL_SDK_DISABLED") == "true" || p.getenv("OTEL_TRACES_EXPORTER") == "none" {

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/tidegate/tidegate/internal/dirtest"
 )
 
 // collector takes what is exported, as text with names in it.
@@ -53,7 +55,7 @@ func TestTracesAreExportedWhereTheEnvironmentSays(t *testing.T) {
 				w.env[key] = value
 				t.Setenv(key, value) // OpenTelemetry reads some by itself
 			}
-			ended, stop := runApart(w, "up", "--dir", t.TempDir(), "--nats-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+			ended, stop := runApart(w, "up", "--dir", dirtest.New(t), "--nats-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 			printed, ready := w.stdout.wait(greetingEnds, ended)
 			require.True(t, ready, w.stderr)
 			nats := natsOf(printed)

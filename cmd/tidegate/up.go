@@ -11,18 +11,18 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tidegate/tidegate/engine"
 	"github.com/tidegate/tidegate/internal/archive"
 	"github.com/tidegate/tidegate/internal/daemon"
 	"github.com/tidegate/tidegate/internal/embednats"
-	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
 type upCmd struct {
 	Dir            string `name:"dir" default:"./tidegate-data" placeholder:"DIR" help:"Data directory; default: ./tidegate-data."`
-	NATSListen     string `name:"nats-listen" default:"${natsListen}" placeholder:"ADDR" help:"Where NATS listens; default: ${natsListen}. Port 0 takes a free one."`
-	DynamoDBListen string `name:"dynamodb-listen" placeholder:"ADDR" help:"Also serve the store to the AWS CLI and the like, on loopback: 127.0.0.1:8000."`
+	NATSListen     string `name:"nats-listen" default:"${natsListen}" placeholder:"ADDR" help:"Address on which NATS listens; default: ${natsListen}. Port 0 picks a free port."`
+	DynamoDBListen string `name:"dynamodb-listen" placeholder:"ADDR" help:"Also serve the DynamoDB API, for the AWS CLI and SDKs, on loopback: 127.0.0.1:8000."`
 	fsyncFlags
 	adminFlags
 }
@@ -31,8 +31,8 @@ func (upCmd) Help() string {
 	return `The data directory keeps everything: the store is in DIR/dynamodb, what NATS JetStream keeps in DIR/nats, audit events that have left the store in DIR/archive.`
 }
 
-// Run serves until ctx ends, then stops in order: admission answers what it has,
-// relay and the services on the feed end what they do, all at once, then NATS, then
+// Run serves until ctx ends, then stops in order: admission answers its pending
+// requests; the relay and the feed's services finish, all at once; then NATS stops, then
 // the store's listener and the store.
 func (c upCmd) Run(ctx context.Context, o output) error {
 	if err := c.check(); err != nil {
@@ -48,16 +48,16 @@ func (c upCmd) Run(ctx context.Context, o output) error {
 	}
 	defer flush()
 	return c.serve(ctx, log, "up", func(ctx context.Context, admin *daemon.Admin, registry *prometheus.Registry, ready func()) (err error) {
-		engine, closeEngine, err := c.openEngine(c.Dir, log)
+		embedded, closeEngine, err := c.openEngine(c.Dir, log)
 		if err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, closeEngine()) }()
-		engine.Register(registry)
-		admin.AddVitalCheck("store", func(context.Context) error { return engine.Health() })
+		embedded.Register(registry)
+		admin.AddVitalCheck("store", func(context.Context) error { return embedded.Health() })
 		if c.DynamoDBListen != "" {
 			var stop func()
-			if c.DynamoDBListen, stop, err = listenHTTP(ctx, "--dynamodb-listen", c.DynamoDBListen, engine, log); err != nil {
+			if c.DynamoDBListen, stop, err = listenHTTP(ctx, "--dynamodb-listen", c.DynamoDBListen, embedded, log); err != nil {
 				return err
 			}
 			defer stop()
@@ -67,7 +67,7 @@ func (c upCmd) Run(ctx context.Context, o output) error {
 			return err
 		}
 		defer ns.Shutdown()
-		store := localdynamo.Config(engine.HTTPClient(), localRegion)
+		store := engine.Config(embedded.HTTPClient(), localRegion)
 		if err := prepareTable(ctx, dynamodb.NewFromConfig(store), table.DefaultName); err != nil {
 			return err
 		}
@@ -80,7 +80,7 @@ func (c upCmd) Run(ctx context.Context, o output) error {
 			nats: natsFlags{NATS: ns.URL()}, via: []nats.Option{ns.InProcess()}, table: table.DefaultName, store: store,
 			archive: kept, log: log, metrics: registry, traces: traces,
 		}
-		return n.all(ctx, engine, func() {
+		return n.all(ctx, embedded, func() {
 			ready()
 			c.greet(o, ns.URL())
 		})
@@ -89,7 +89,7 @@ func (c upCmd) Run(ctx context.Context, o output) error {
 
 // all runs all services until ctx ends or the disk of their store fails; it calls
 // ready once admission is, the last.
-func (n node) all(ctx context.Context, engine *localdynamo.Engine, ready func()) error {
+func (n node) all(ctx context.Context, embedded *engine.Engine, ready func()) error {
 	beside := func(name string, create maker) daemon.Component {
 		return daemon.Component{Name: name, Beside: true, Run: func(stop, _ context.Context, runs func()) error {
 			return n.run(stop, name, create, runs)
@@ -98,7 +98,7 @@ func (n node) all(ctx context.Context, engine *localdynamo.Engine, ready func())
 	return daemon.NewGroup(daemon.GroupOptions{Log: n.log, Now: time.Now},
 		daemon.Component{Name: "store", Run: func(stop, _ context.Context, runs func()) error {
 			runs()
-			return untilFailed(stop, engine)
+			return untilFailed(stop, embedded)
 		}},
 		beside("relay", relayCmd{Expects: []string{api.ServiceAggregator}}.make),
 		beside("aggregator", aggregatorCmd{}.make),
@@ -135,8 +135,8 @@ func (c upCmd) check() error {
 }
 
 type dynamodbCmd struct {
-	Listen       string `name:"listen" default:"127.0.0.1:8000" placeholder:"ADDR" help:"Where, on loopback; default: 127.0.0.1:8000. Port 0 takes a free one."`
-	TrustNetwork bool   `name:"trust-network" help:"Let --listen be beyond loopback, such as on a network of containers: whoever reaches the store may do everything."`
+	Listen       string `name:"listen" default:"127.0.0.1:8000" placeholder:"ADDR" help:"Address to listen on, loopback only; default: 127.0.0.1:8000. Port 0 picks a free port."`
+	TrustNetwork bool   `name:"trust-network" help:"Allow --listen on other interfaces than loopback, such as a container network. The store has no access control: every client has full access."`
 	Dir          string `name:"dir" placeholder:"DIR" help:"Data directory, such as that of tidegate up; default: none, the store is in memory."`
 	fsyncFlags
 	logFlags
@@ -159,12 +159,12 @@ func (c dynamodbCmd) Run(ctx context.Context, o output) (err error) {
 	if err != nil {
 		return err
 	}
-	engine, closeEngine, kept, err := c.open(log)
+	embedded, closeEngine, kept, err := c.open(log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeEngine()) }()
-	bound, stop, err := listenHTTP(ctx, "--listen", c.Listen, withHealth(engine), log)
+	bound, stop, err := listenHTTP(ctx, "--listen", c.Listen, withHealth(embedded), log)
 	if err != nil {
 		return err
 	}
@@ -175,15 +175,15 @@ func (c dynamodbCmd) Run(ctx context.Context, o output) (err error) {
 		p.line("  %s table create --dynamodb-endpoint %s", quoted(o.self), endpoint)
 		p.line("\n%s", howToStop)
 	})
-	return errors.Join(err, untilFailed(ctx, engine))
+	return errors.Join(err, untilFailed(ctx, embedded))
 }
 
 // open makes or opens the store. kept says where its data is.
-func (c dynamodbCmd) open(log *slog.Logger) (engine *localdynamo.Engine, closeEngine func() error, kept string, err error) {
+func (c dynamodbCmd) open(log *slog.Logger) (embedded *engine.Engine, closeEngine func() error, kept string, err error) {
 	if c.Dir == "" {
-		engine, closeEngine = memoryEngine()
-		return engine, closeEngine, "in memory only", nil
+		embedded, closeEngine = memoryEngine()
+		return embedded, closeEngine, "in memory only", nil
 	}
-	engine, closeEngine, err = c.openEngine(c.Dir, log)
-	return engine, closeEngine, "data in " + c.Dir, err
+	embedded, closeEngine, err = c.openEngine(c.Dir, log)
+	return embedded, closeEngine, "data in " + c.Dir, err
 }

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/tidegate/tidegate/internal/dirtest"
 )
 
 // tried are the commands that a greeting suggests, without indentation.
@@ -58,20 +60,12 @@ func TestGreeting(t *testing.T) {
 }
 
 func TestUpStopsWithItsContext(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	w := newWorld()
 	code := run(ctx, []string{"up", "--dir", t.TempDir(), "--nats-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, w.process())
 	require.Equal(t, exitDone, code, w.stderr.String())
-}
-
-// binary builds the program as a user would.
-func binary(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "tidegate")
-	out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	return path
 }
 
 // child is a running program.
@@ -118,7 +112,8 @@ func (c *child) end(t *testing.T, signal os.Signal) int {
 // TestProgram builds the program, pastes what it prints into a shell, stops it
 // by a signal, and starts it again in the same place.
 func TestProgram(t *testing.T) {
-	program, dir := binary(t), t.TempDir()
+	t.Parallel()
+	program, dir := binary(t), dirtest.New(t)
 	first := startChild(t, program, dir, "127.0.0.1:0")
 	commands := tried(first.greeting)
 	require.Len(t, commands, 3)
@@ -163,9 +158,12 @@ func requireFree(t *testing.T, address string) {
 // that docs/metrics.md lists, and no others. Which of them move is tested in
 // test/observe.
 func TestUpShowsAllMetrics(t *testing.T) {
-	s := startUp(t)
+	t.Parallel()
+	s := share(t)
 	for _, command := range tried(s.printed) {
-		require.Equal(t, exitDone, runWithin(t, strings.Fields(command)[1:], newWorld()), command)
+		w := newWorld()
+		w.env = s.environment()
+		require.Equal(t, exitDone, runWithin(t, strings.Fields(command)[1:], w), command)
 	}
 	document, err := os.ReadFile(filepath.Join("..", "..", "docs", "metrics.md"))
 	require.NoError(t, err)
@@ -175,7 +173,7 @@ func TestUpShowsAllMetrics(t *testing.T) {
 	}
 	address := regexp.MustCompile(`http://[0-9.:]+/metrics`).FindString(s.printed)
 	shown := map[string]bool{}
-	require.Eventually(t, func() bool { // the relay shows the sizes of kinds with its first purge
+	require.Eventually(t, func() bool {
 		reply, err := http.Get(address)
 		require.NoError(t, err)
 		page, err := io.ReadAll(reply.Body)

@@ -14,12 +14,12 @@ import (
 
 type usageCmd struct {
 	clientFlags
-	Resource string `name:"resource" placeholder:"RESOURCE" help:"Of one resource alone."`
+	Resource string `name:"resource" placeholder:"RESOURCE" help:"Only of this resource."`
 	Window   string `name:"window" default:"hourly" placeholder:"WINDOW" help:"hourly, daily or monthly; default: hourly."`
-	From     string `name:"from" placeholder:"TIME" help:"From when: 2026-03-01, 2026-03-01T12:00 (UTC), or 24h for that long ago. Default: 24h for hours, else all there is."`
-	To       string `name:"to" placeholder:"TIME" help:"Until when. Default: now."`
+	From     string `name:"from" placeholder:"TIME" help:"Start of the time range: 2026-03-01, 2026-03-01T12:00 (UTC), or an age such as 24h. Default: 24h for hourly, otherwise unbounded."`
+	To       string `name:"to" placeholder:"TIME" help:"End of the time range. Default: now."`
 	Plot     bool   `name:"plot" help:"Draw bars."`
-	Entity   string `arg:"" help:"Who: an API key, a user."`
+	Entity   string `arg:"" help:"Entity: an API key, a user."`
 }
 
 func (usageCmd) Help() string {
@@ -58,7 +58,7 @@ func (c usageCmd) Run(ctx context.Context, o output) error {
 	})
 }
 
-// request is what the flags ask for.
+// request builds the request from the flags.
 func (c usageCmd) request(now time.Time) (q api.UsageRequest, err error) {
 	q = api.UsageRequest{Entity: c.Entity, Resource: c.Resource, Window: api.Window(c.Window), Limit: api.MaxPage}
 	from := c.From
@@ -74,7 +74,7 @@ func (c usageCmd) request(now time.Time) (q api.UsageRequest, err error) {
 	return q, q.Check()
 }
 
-// timeFlag reads a time, or how long ago it was, as Unix milliseconds; 0 for none.
+// timeFlag parses a time, or an age, as Unix milliseconds; an empty text is 0.
 func timeFlag(flag, text string, now time.Time) (int64, error) {
 	if text == "" {
 		return 0, nil
@@ -91,7 +91,7 @@ func timeFlag(flag, text string, now time.Time) (int64, error) {
 		ago = time.Duration(n) * 24 * time.Hour
 	}
 	if err != nil || ago < 0 || now.Add(-ago).UnixMilli() <= 0 {
-		return 0, fmt.Errorf("%s %q is no time such as 2026-03-01, 2026-03-01T12:00 or 24h", flag, text)
+		return 0, fmt.Errorf("%s %q is not a time such as 2026-03-01, 2026-03-01T12:00 or 24h", flag, text)
 	}
 	return now.Add(-ago).UnixMilli(), nil
 }
@@ -132,7 +132,7 @@ func (p *page) snapshots(report entityUsage) {
 	p.table(rows)
 }
 
-// resourceName tells what was spent under limits that requests brought.
+// resourceName marks usage under limits that requests brought.
 func resourceName(resource, override string) string {
 	if override != "" {
 		return resource + " (limits " + override + ")"
@@ -152,7 +152,7 @@ func startOf(window api.Window, ms int64) string {
 // barWidth is how many characters the longest bar has.
 const barWidth = 40
 
-// bars draws one chart for each limit of each resource, on a scale of its own.
+// bars draws a chart for each limit of each resource, each on its own scale.
 func (p *page) bars(report entityUsage) {
 	for i, t := range report.Totals {
 		if i > 0 {

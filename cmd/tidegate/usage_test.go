@@ -14,8 +14,9 @@ import (
 
 // TestUsage spends, and waits for it to be counted.
 func TestUsage(t *testing.T) {
-	s := startUp(t)
-	env := map[string]string{"TIDEGATE_NATS": s.nats}
+	t.Parallel()
+	s := share(t)
+	env := s.environment()
 	text := transcript(t, env,
 		"limits set --resource gpt-4 rpm=10/520week tpm=1000/520week",
 		"usage key-1",
@@ -28,7 +29,7 @@ func TestUsage(t *testing.T) {
 		"usage key-1 --from 2026-03-02 --to 2026-03-01",
 		"usage key-1 --resource 4gpt",
 	)
-	golden(t, "usage_refused.txt", steady(text))
+	golden(t, "usage_refused.txt", s.placeless(steady(text)))
 	for _, report := range counted(t, env, "usage key-1", 5, 200) {
 		acquires := int64(0)
 		for _, one := range report.Snapshots {

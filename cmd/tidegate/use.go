@@ -11,28 +11,28 @@ import (
 
 // useCommands are the main job by hand.
 type useCommands struct {
-	Acquire  acquireCmd  `cmd:"" group:"use" help:"Spend tokens from several limits at once, all or none."`
-	Adjust   adjustCmd   `cmd:"" group:"use" help:"Correct what a lease spent."`
-	Release  releaseCmd  `cmd:"" group:"use" help:"Give back all that a lease holds."`
-	Status   statusCmd   `cmd:"" group:"use" help:"Show balances, spending nothing."`
-	Capacity capacityCmd `cmd:"" group:"use" help:"Sum up what all entities hold of a resource."`
-	Shards   shardsCmd   `cmd:"" group:"use" help:"Show each shard of a bucket: its level, what it holds, how fast it is written to."`
-	Bucket   bucketCmd   `cmd:"" group:"use" help:"Make a bucket full again."`
-	Usage    usageCmd    `cmd:"" group:"use" help:"Show what an entity used, by hour, day or month."`
+	Acquire  acquireCmd  `cmd:"" group:"use" help:"Spend tokens from several limits at once, all or nothing."`
+	Adjust   adjustCmd   `cmd:"" group:"use" help:"Settle a lease: spend more, or give back."`
+	Release  releaseCmd  `cmd:"" group:"use" help:"Give back all tokens of a lease."`
+	Status   statusCmd   `cmd:"" group:"use" help:"Show balances without spending."`
+	Capacity capacityCmd `cmd:"" group:"use" help:"Sum up the balances of all entities on a resource."`
+	Shards   shardsCmd   `cmd:"" group:"use" help:"Show each shard of a bucket: its split level, its balance, its write rate."`
+	Bucket   bucketCmd   `cmd:"" group:"use" help:"Refill a bucket."`
+	Usage    usageCmd    `cmd:"" group:"use" help:"Show the usage of an entity by hour, day or month."`
 }
 
 type acquireCmd struct {
 	clientFlags
-	OnUnavailable api.Policy `name:"on-unavailable" placeholder:"POLICY" help:"What to do when the store cannot be asked: block or allow. Default: what is stored."`
-	Limits        []string   `name:"limit" placeholder:"LIMIT" help:"Limits in place of the stored ones, in a bucket of their own: rpm=10/min. Needs a permission of its own."`
+	OnUnavailable api.Policy `name:"on-unavailable" placeholder:"POLICY" help:"Unavailable policy of this acquire: block (fail closed) or allow (fail open). Default: the stored policy."`
+	Limits        []string   `name:"limit" placeholder:"LIMIT" help:"Limits that replace the stored limits for this acquire, with a bucket of their own: rpm=10/min. Needs a separate permission."`
 
-	Entity   string   `arg:"" help:"Who spends: an API key, a user."`
-	Resource string   `arg:"" help:"On what: a model, an endpoint."`
+	Entity   string   `arg:"" help:"Entity: an API key, a user."`
+	Resource string   `arg:"" help:"Resource: a model, an endpoint."`
 	Consume  []string `arg:"" help:"Whole tokens to spend of each limit: rpm=1 tpm=500."`
 }
 
 func (acquireCmd) Help() string {
-	return `Exit code 0: admitted, and a lease is printed; 3: denied, and when to try again is printed.`
+	return `Exit code 0: admitted, prints the lease; 3: denied, prints the time to retry after.`
 }
 
 // Run acquires and prints the lease, or the denial.
@@ -68,7 +68,7 @@ func (c acquireCmd) Run(ctx context.Context, o output) error {
 	})
 }
 
-// spending reads what is to be spent, and checks names before anyone is asked.
+// spending parses the amounts to spend, and checks names before any request is sent.
 func spending(entity, resource string, texts []string) (api.Amounts, error) {
 	if err := api.CheckEntity(entity); err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func exampleLimit(a api.Amount) api.Limit {
 type adjustCmd struct {
 	clientFlags
 	Lease  string   `arg:"" help:"The lease, as acquire printed it."`
-	Deltas []string `arg:"" help:"Whole tokens to spend in addition, or to give back: tpm=+1500 tpm=-200."`
+	Deltas []string `arg:"" help:"Whole tokens to spend in addition (+) or to give back (-): tpm=+1500 tpm=-200."`
 }
 
 // Run adjusts and prints the lease that takes the place of the old.
@@ -159,16 +159,16 @@ func (c releaseCmd) Run(ctx context.Context, o output) error {
 
 type statusCmd struct {
 	clientFlags
-	Entity   string   `arg:"" help:"Who spends: an API key, a user."`
-	Resource string   `arg:"" optional:"" help:"On what: a model, an endpoint. Without it: all that the entity has used."`
-	Consume  []string `arg:"" optional:"" help:"Whether so much would pass now: rpm=1 tpm=500."`
+	Entity   string   `arg:"" help:"Entity: an API key, a user."`
+	Resource string   `arg:"" optional:"" help:"Resource: a model, an endpoint. Default: all that the entity has used."`
+	Consume  []string `arg:"" optional:"" help:"Also check whether an acquire of these amounts would be admitted now: rpm=1 tpm=500."`
 }
 
 func (statusCmd) Help() string {
-	return `Exit code 3: what is asked about would be denied now.`
+	return `Exit code 3: an acquire of the amounts would be denied now.`
 }
 
-// Run prints balances, and whether an acquire would pass if one is described.
+// Run prints balances, and if amounts are given whether an acquire would be admitted.
 func (c statusCmd) Run(ctx context.Context, o output) error {
 	if err := c.check(); err != nil {
 		return usageError{err}

@@ -24,7 +24,7 @@ type version struct {
 	Go      string `json:"go"`
 }
 
-// unreleased is the version of what was built outside version control.
+// unreleased is the version of a build outside version control.
 const unreleased = "0.0.0-devel"
 
 func thisVersion() version {

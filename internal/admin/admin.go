@@ -9,10 +9,8 @@ import (
 	"github.com/tidegate/tidegate/internal/archive"
 	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/internal/capacity"
-	"github.com/tidegate/tidegate/internal/entities"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/leasekey"
-	"github.com/tidegate/tidegate/internal/limits"
-	"github.com/tidegate/tidegate/internal/namespace"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/internal/trail"
@@ -30,10 +28,10 @@ type Namespace struct {
 
 // Admin serves the admin verbs. It is safe for concurrent use.
 type Admin struct {
-	limits     *limits.Store
-	namespaces *namespace.Operator
+	limits     *config.LimitStore
+	namespaces *config.NamespaceOperator
 	keys       *leasekey.Keys
-	entities   *entities.Store
+	entities   *config.EntityStore
 	trail      *trail.Trail
 	capacity   *capacity.Store
 	usage      *usage.Store
@@ -45,10 +43,10 @@ type Admin struct {
 
 // Stores are what the verbs read and change.
 type Stores struct {
-	Limits     *limits.Store
-	Namespaces *namespace.Operator
+	Limits     *config.LimitStore
+	Namespaces *config.NamespaceOperator
 	Keys       *leasekey.Keys
-	Entities   *entities.Store
+	Entities   *config.EntityStore
 	Trail      *trail.Trail
 	Capacity   *capacity.Store
 	Usage      *usage.Store

@@ -16,14 +16,12 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/engine/fault"
 	"github.com/tidegate/tidegate/internal/admin"
 	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/internal/capacity"
-	"github.com/tidegate/tidegate/internal/entities"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/leasekey"
-	"github.com/tidegate/tidegate/internal/limits"
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
-	"github.com/tidegate/tidegate/internal/namespace"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/internal/table/tabletest"
@@ -70,9 +68,9 @@ func newFixture(t *testing.T) *fixture {
 	instant := func() (bucket.Instant, error) { return 1_000_000_000, nil }
 	log := audit.NewLog(f.DB, f.Table, now, audit.IndexLag(5*time.Millisecond))
 	stores := admin.Stores{
-		Entities: entities.NewStore(f.DB, f.Table, log),
-		Limits:   limits.NewStore(f.DB, f.Table, log), Trail: trail.New(log, nil),
-		Namespaces: namespace.NewOperator(namespace.NewRegistry(f.DB, f.Table), log, now),
+		Entities: config.NewEntityStore(f.DB, f.Table, log),
+		Limits:   config.NewLimitStore(f.DB, f.Table, log), Trail: trail.New(log, nil),
+		Namespaces: config.NewNamespaceOperator(config.NewNamespaces(f.DB, f.Table), log, now),
 		Keys:       leasekey.NewKeys(f.DB, f.Table, log, now),
 		Capacity:   capacity.NewStore(f.DB, f.Table, instant),
 		Usage:      usage.NewStore(f.DB, f.Table),
@@ -334,7 +332,7 @@ func TestAFailedBroadcastDoesNotUndoAChange(t *testing.T) {
 
 func TestAConflictIsTold(t *testing.T) {
 	f := newFixture(t)
-	other := limits.NewStore(f.Direct, f.Table, audit.NewLog(f.Direct, f.Table, f.Now))
+	other := config.NewLimitStore(f.Direct, f.Table, audit.NewLog(f.Direct, f.Table, f.Now))
 	var interfere func()
 	interfere = func() {
 		_, err := other.Set(t.Context(), tenant().ID, api.Principal{}, api.LimitsSetRequest{

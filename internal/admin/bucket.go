@@ -13,7 +13,7 @@ func bucketKey(ns Namespace, q api.BucketRequest) keys.Bucket {
 }
 
 func (a *Admin) bucketGet(ctx context.Context, ns Namespace, q api.BucketRequest) (api.BucketReply, error) {
-	return a.shards.Look(ctx, bucketKey(ns, q))
+	return a.shards.Describe(ctx, bucketKey(ns, q))
 }
 
 func (a *Admin) bucketReset(ctx context.Context, ns Namespace, q api.BucketRequest) (api.BucketResetReply, error) {

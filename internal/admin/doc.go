@@ -2,7 +2,7 @@
 // asks, tells every node what changed, and encodes the reply. Admission nodes
 // serve it over NATS.
 //
-//	tidegate.v1.<ns>.admin.limits.set ──▶ Admin.Handle ──▶ limits.Store ──▶ table
+//	tidegate.v1.<ns>.admin.limits.set ──▶ Admin.Handle ──▶ config.LimitStore ──▶ table
 //	                                          │
 //	                                          └──▶ tidegate.config.v1.<ns>   which level changed
 //

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tidegate/tidegate/internal/listing"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -47,19 +47,19 @@ func (l *Log) ListPast(ctx context.Context, ns string, req api.AuditListRequest,
 		reply.Events = append(reply.Events, event)
 		return event.WireSize(), nil
 	}
-	page := listing.Request{Cursor: req.Cursor, Limit: req.Limit}
+	page := store.PageRequest{Cursor: req.Cursor, Limit: req.Limit}
 	var err error
-	if reply.Cursor, err = listing.Page(ctx, l.client, l.table, []listing.Step{stepOf(ns, &req)}, page, visit); err != nil {
+	if reply.Cursor, err = store.Page(ctx, l.client, l.table, []store.Step{stepOf(ns, &req)}, page, visit); err != nil {
 		return api.AuditListReply{}, fmt.Errorf("list audit events: %w", err)
 	}
 	return reply, nil
 }
 
 // stepOf is the query that finds what a request asks for.
-func stepOf(ns string, req *api.AuditListRequest) listing.Step {
-	step := listing.Step{Index: listing.NoIndex, Descending: true}
+func stepOf(ns string, req *api.AuditListRequest) store.Step {
+	step := store.Step{Index: store.NoIndex, Descending: true}
 	if req.LimitsTarget == (api.LimitsTarget{}) {
-		step.Index, step.Query = listing.ByParent, keys.AuditEvents(ns)
+		step.Index, step.Query = store.ByParent, keys.AuditEvents(ns)
 	} else {
 		step.Query = keys.AuditOf(ns, TargetOf(req.LimitsTarget))
 	}
@@ -123,7 +123,7 @@ func (l *Log) isRecent(key keys.Audit) bool {
 // find reads an event whose target is not known; nil: the index does not show it.
 func (l *Log) find(ctx context.Context, key keys.Audit) (*table.AuditEvent, error) {
 	row := keys.Query{PK: key.Indexes().GSI1.PK, SKPrefix: key.Indexes().GSI1.SK}
-	out, err := l.client.Query(ctx, table.QueryInput(l.table, listing.ByParent, row))
+	out, err := l.client.Query(ctx, table.QueryInput(l.table, store.ByParent, row))
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	smithytime "github.com/aws/smithy-go/time"
 
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -26,7 +27,7 @@ const (
 	// faster.
 	changeAttempts = 50
 	// longestPause bounds the pauses between them, as an attempt for
-	// [table.Pause]: 40 ms, a few times what a transaction takes.
+	// [store.Pause]: 40 ms, a few times what a transaction takes.
 	longestPause = 3
 	// writeAttempts is how often one transaction is repeated because its answer
 	// was lost or the store was too busy for it.
@@ -135,7 +136,7 @@ func (l *Log) apply(ctx context.Context, lane *lane, c Change) error {
 			lane.head.Sequence, lane.head.AtMs, lane.head.MAC = event.Key.Sequence, event.Key.AtMs, event.MAC
 			return nil
 		}
-		if err := table.Pause(ctx, min(n, longestPause)); err != nil {
+		if err := store.Pause(ctx, min(n, longestPause)); err != nil {
 			return fmt.Errorf("others change the namespace at the same time: %w", err)
 		}
 		if err := lane.moved(refused); err != nil {
@@ -153,7 +154,7 @@ func (l *Log) apply(ctx context.Context, lane *lane, c Change) error {
 // readHead reads the last event's number and how long events are kept.
 func (l *Log) readHead(ctx context.Context, lane *lane, namespace string) error {
 	seq, config := keys.AuditSeq{Namespace: namespace}, keys.SystemConfig{Namespace: namespace}
-	items, err := table.BatchRead(ctx, l.client, l.table, []keys.Key{seq.Key(), config.Key()})
+	items, err := store.BatchRead(ctx, l.client, l.table, []keys.Key{seq.Key(), config.Key()})
 	if err != nil {
 		return fmt.Errorf("read the audit sequence: %w", err)
 	}

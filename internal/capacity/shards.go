@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/tidegate/tidegate/internal/shards"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/bucket"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -43,7 +44,7 @@ func (p *page) readConfigs(ctx context.Context) error {
 			keys.EntityConfig{Namespace: p.ns, Entity: entity, Resource: p.resource}.Key(),
 			keys.EntityConfig{Namespace: p.ns, Entity: entity, Resource: keys.DefaultResource}.Key())
 	}
-	items, err := table.BatchRead(ctx, p.store.client, p.store.table, wanted)
+	items, err := store.BatchRead(ctx, p.store.client, p.store.table, wanted)
 	if err != nil {
 		return err
 	}
@@ -102,7 +103,7 @@ func (p *page) readTrees(ctx context.Context) error {
 			return nil
 		}
 		if n > 0 {
-			if err := table.Pause(ctx, n); err != nil {
+			if err := store.Pause(ctx, n); err != nil {
 				return err
 			}
 		}
@@ -122,7 +123,7 @@ func (p *page) shard(entity string, i int) keys.Key {
 
 // load reads shards.
 func (p *page) load(ctx context.Context, wanted []keys.Key) error {
-	items, err := table.BatchRead(ctx, p.store.client, p.store.table, wanted)
+	items, err := store.BatchRead(ctx, p.store.client, p.store.table, wanted)
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/internal/capacity"
-	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/internal/table/tabletest"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -25,7 +25,7 @@ func TestAReportBehindTheTable(t *testing.T) {
 			b := tabletest.Stale(t, time.Now, table.IndexLag)
 			b.Direct = b.DB // the test's writes are late in the index too
 			f := &fixture{
-				Bench: b, t: t, other: limits.NewStore(b.DB, b.Table, audit.NewLog(b.DB, b.Table, b.Now)),
+				Bench: b, t: t, other: config.NewLimitStore(b.DB, b.Table, audit.NewLog(b.DB, b.Table, b.Now)),
 				store: capacity.NewStore(b.DB, b.Table, func() (bucket.Instant, error) { return now, nil }),
 			}
 			divided := func(entity string, count int, each int64) (tree []*table.Bucket) {

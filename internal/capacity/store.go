@@ -6,9 +6,9 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/tidegate/tidegate/internal/limits"
-	"github.com/tidegate/tidegate/internal/listing"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/shards"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/bucket"
@@ -50,18 +50,18 @@ func (s *Store) Page(ctx context.Context, ns string, req api.CapacityRequest) (a
 	}
 	p := page{store: s, ns: ns, resource: req.Resource, found: map[string]*holding{}}
 	p.Totals, p.Entities = api.CapacityTotals{}, []api.EntityCapacity{} // arrays on the wire
-	if err := p.fill(ctx, listing.Request{Cursor: req.Cursor, Limit: req.Limit}); err != nil {
+	if err := p.fill(ctx, store.PageRequest{Cursor: req.Cursor, Limit: req.Limit}); err != nil {
 		return api.CapacityReply{}, fmt.Errorf("report the capacity of resource %s: %w", req.Resource, err)
 	}
 	return p.CapacityReply, nil
 }
 
 // stepsOf are the partitions of the index that list a resource's buckets.
-func stepsOf(ns, resource string) []listing.Step {
+func stepsOf(ns, resource string) []store.Step {
 	partitions := keys.CapacityPartitions(ns, resource)
-	steps := make([]listing.Step, len(partitions))
+	steps := make([]store.Step, len(partitions))
 	for i, pk := range partitions {
-		steps[i] = listing.Step{Index: byResource, Query: keys.Query{PK: pk}}
+		steps[i] = store.Step{Index: byResource, Query: keys.Query{PK: pk}}
 	}
 	return steps
 }
@@ -78,8 +78,8 @@ type page struct {
 }
 
 // fill reads a page of buckets, and then all that belongs to them.
-func (p *page) fill(ctx context.Context, req listing.Request) (err error) {
-	if p.Cursor, err = listing.Page(ctx, p.store.client, p.store.table, stepsOf(p.ns, p.resource), req, p.visit); err != nil {
+func (p *page) fill(ctx context.Context, req store.PageRequest) (err error) {
+	if p.Cursor, err = store.Page(ctx, p.store.client, p.store.table, stepsOf(p.ns, p.resource), req, p.visit); err != nil {
 		return err
 	}
 	if len(p.entities) == 0 {
@@ -125,8 +125,8 @@ func (p *page) add(now bucket.Instant) {
 			continue
 		}
 		row := api.EntityCapacity{Entity: entity, Shards: int64(len(h.shards)), Limits: []api.LimitCapacity{}, Changing: h.changing}
-		if winner := limits.Winner([...]*table.Config{h.own[0], h.own[1], p.shared[0], p.shared[1]}); winner != nil && !h.changing {
-			row.Limits = capacities(limits.FromAPI(winner.Limits), h.shards, now)
+		if winner := config.Winner([...]*table.Config{h.own[0], h.own[1], p.shared[0], p.shared[1]}); winner != nil && !h.changing {
+			row.Limits = capacities(config.BucketLimits(winner.Limits), h.shards, now)
 		}
 		p.Totals.Count(row.Limits)
 		p.Entities = append(p.Entities, row)

@@ -13,10 +13,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/engine/fault"
 	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/internal/capacity"
-	"github.com/tidegate/tidegate/internal/limits"
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/internal/table/tabletest"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -36,13 +36,13 @@ type fixture struct {
 	*tabletest.Bench
 	t     *testing.T
 	store *capacity.Store
-	other *limits.Store
+	other *config.LimitStore
 }
 
 func newFixture(t *testing.T) *fixture {
 	b := tabletest.New(t)
 	return &fixture{
-		Bench: b, t: t, other: limits.NewStore(b.Direct, b.Table, audit.NewLog(b.Direct, b.Table, b.Now)),
+		Bench: b, t: t, other: config.NewLimitStore(b.Direct, b.Table, audit.NewLog(b.Direct, b.Table, b.Now)),
 		store: capacity.NewStore(b.DB, b.Table, func() (bucket.Instant, error) { return now, nil }),
 	}
 }
@@ -61,7 +61,7 @@ func (f *fixture) set(target api.LimitsTarget, ls ...api.Limit) {
 // shard is a shard's item on which each limit has so many tokens left.
 func shard(namespace, entity, of string, s bucket.Shard, left int64, ls ...api.Limit) *table.Bucket {
 	b := &table.Bucket{Key: keys.Bucket{Namespace: namespace, Entity: entity, Resource: of, Shard: s.Index}, Level: s.Count}
-	for _, l := range limits.FromAPI(ls) {
+	for _, l := range config.BucketLimits(ls) {
 		b.Limits = append(b.Limits, table.Limit{Limit: l, Drawn: l.Window(s, now).Refilled - left*bucket.Milli})
 	}
 	return b

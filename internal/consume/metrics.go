@@ -27,25 +27,25 @@ func newMetrics(reg prometheus.Registerer, service string, oldest func() time.Du
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels})
 	}
 	m := &metrics{
-		records:   counter("tidegate_feed_records_total", "Records of the change feed that were handled."),
-		skipped:   counter("tidegate_feed_skipped_total", "Records that were left out: of a kind that this release does not know, or unreadable ones where a service has no dead letters."),
-		dead:      counter("tidegate_feed_dead_letters_total", "Records that were put among the dead letters."),
-		failures:  counter("tidegate_feed_failures_total", "Batches and pulls that failed and are tried again."),
-		resets:    counter("tidegate_feed_resets_total", "Lanes that were set back to what was not acknowledged yet."),
-		forgotten: counter("tidegate_feed_forgotten_total", "Times that this member found NATS to have forgotten records that it had handled; alarm on any."),
+		records:   counter("tidegate_feed_records_total", "Handled records of the change feed."),
+		skipped:   counter("tidegate_feed_skipped_total", "Skipped records: of a kind unknown to this release, or unreadable in a service without dead letters."),
+		dead:      counter("tidegate_feed_dead_letters_total", "Records that became dead letters."),
+		failures:  counter("tidegate_feed_failures_total", "Batches and pulls that failed and are retried."),
+		resets:    counter("tidegate_feed_resets_total", "Times that a lane was set back to its unacknowledged records."),
+		forgotten: counter("tidegate_feed_forgotten_total", "Times that this member found that NATS had lost records that it had already handled; alert on any."),
 		lanes: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "tidegate_feed_lanes", Help: "Lanes of the change feed that this member follows.", ConstLabels: labels,
 		}),
 		waiting: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "tidegate_feed_lanes_waiting", Help: "Lanes whose batch fails and is tried again, while all behind it waits; alarm on any that stays.", ConstLabels: labels,
+			Name: "tidegate_feed_lanes_waiting", Help: "Lanes whose batch fails and is retried, while the records behind it wait; alert on any that persist.", ConstLabels: labels,
 		}),
 		lag: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "tidegate_feed_lag_seconds", Help: "How old the newest record of a batch was when the batch was done; the store dates records in whole seconds.",
+			Name: "tidegate_feed_lag_seconds", Help: "Age of the newest record of a batch when the batch was done; the store dates records in whole seconds.",
 			Buckets: prometheus.ExponentialBuckets(0.125, 2, 16), ConstLabels: labels,
 		}),
 	}
 	waits := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "tidegate_feed_oldest_seconds", Help: "How long the oldest record that this member works on has been in the feed; 0 when it has none.", ConstLabels: labels,
+		Name: "tidegate_feed_oldest_seconds", Help: "Age in the feed of the oldest record that this member works on; 0 if it has none.", ConstLabels: labels,
 	}, func() float64 { return oldest().Seconds() })
 	for _, c := range []prometheus.Collector{m.records, m.skipped, m.dead, m.failures, m.resets, m.forgotten, m.lanes, m.waiting, m.lag, waits} {
 		if err := reg.Register(c); err != nil {

@@ -37,7 +37,7 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) connect(t *testing.T) jetstream.JetStream {
 	t.Helper()
-	js, err := jetstream.New(w.nats.Connect(t))
+	js, err := jetstream.New(w.nats.Connect(t, nats.ReconnectBufSize(nats.DefaultReconnectBufSize)))
 	require.NoError(t, err)
 	return js
 }

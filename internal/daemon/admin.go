@@ -63,7 +63,7 @@ func NewRegistry(version string) *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name:        "tidegate_build_info",
-		Help:        "Always 1; the label says which version runs.",
+		Help:        "Always 1; the label is the running version.",
 		ConstLabels: prometheus.Labels{"version": version},
 	})
 	build.Set(1)

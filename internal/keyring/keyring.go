@@ -17,13 +17,12 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 )
 
@@ -65,11 +64,10 @@ func create(ctx context.Context, client *dynamodb.Client, tableName string, p ta
 		return err
 	}
 	_, err = client.PutItem(ctx, table.PutSigningKeyInput(tableName, p, Fresh(at)))
-	var there *types.ConditionalCheckFailedException // the SDK's repeat of a write whose reply was lost
-	if err != nil && !errors.As(err, &there) {
-		return err
+	if store.OutcomeOf(err) == store.Refused { // the SDK repeated a write whose reply was lost
+		return nil
 	}
-	return nil
+	return err
 }
 
 // Fresh is a new key.

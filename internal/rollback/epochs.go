@@ -2,13 +2,12 @@ package rollback
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 )
 
@@ -59,17 +58,18 @@ func (e *Epochs) Advance(ctx context.Context, known int64) (int64, error) {
 		return e.Current(), nil
 	}
 	_, err := e.client.UpdateItem(ctx, table.AdvanceEpochInput(e.table, known))
-	var other *types.ConditionalCheckFailedException
-	switch {
-	case err == nil:
+	if err == nil {
 		raise(&e.stored, known+1)
 		e.Adopt(known + 1)
-	case errors.As(err, &other): // another node was faster, or the SDK repeated a write that was applied
-		if err := e.adopt(other.Item); err != nil {
-			return 0, err
-		}
-	default:
+		return e.Current(), nil
+	}
+	item, refused := store.RefusedItem(err)
+	if !refused {
 		return 0, fmt.Errorf("advance the epoch: %w", err)
+	}
+	// Another node was faster, or the SDK repeated a write that was applied.
+	if err := e.adopt(item); err != nil {
+		return 0, err
 	}
 	return e.Current(), nil
 }

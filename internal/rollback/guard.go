@@ -103,6 +103,9 @@ func New(cfg Config) (*Guard, error) {
 	if cfg.NATS == nil || cfg.Bucket == "" || cfg.Subject == "" || cfg.Epochs == nil || cfg.Now == nil || cfg.Log == nil || cfg.Metrics == nil {
 		return nil, errors.New("rollback: NATS, Bucket, Subject, Epochs, Now, Log and Metrics are required")
 	}
+	if err := leader.CheckConnection(cfg.NATS); err != nil {
+		return nil, fmt.Errorf("rollback: %w", err)
+	}
 	js, err := jetstream.New(cfg.NATS)
 	if err != nil {
 		return nil, fmt.Errorf("rollback: %w", err)

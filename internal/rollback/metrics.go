@@ -10,10 +10,10 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		rollbacks: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "tidegate_settlements_forgotten_total", Help: "Times that this node found NATS to have forgotten settlements that it had acknowledged; alarm on any.",
+			Name: "tidegate_settlements_forgotten_total", Help: "Times that this node found that NATS had lost acknowledged settlements; alert on any.",
 		}),
 		failures: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "tidegate_settlements_unseen_total", Help: "Looks at the settlements in NATS that failed and are tried again; while they fail, no credit is given.",
+			Name: "tidegate_settlements_unseen_total", Help: "Failed checks of the settlements in NATS, which are retried; while they fail, no credit is given.",
 		}),
 	}
 	for _, c := range []prometheus.Collector{m.rollbacks, m.failures} {

@@ -8,6 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
@@ -119,8 +120,7 @@ func Refuse(ctx context.Context, client *dynamodb.Client, name string) error {
 // Mark writes the table's version record, unless there is one.
 func Mark(ctx context.Context, client *dynamodb.Client, name string) error {
 	_, err := client.PutItem(ctx, table.CreateVersionInput(name, keys.Version{Namespace: keys.Registry}))
-	var there *types.ConditionalCheckFailedException
-	if err != nil && !errors.As(err, &there) {
+	if err != nil && store.OutcomeOf(err) != store.Refused { // there is one
 		return fmt.Errorf("mark the table %s with its schema: %w", name, err)
 	}
 	return nil
@@ -163,7 +163,7 @@ func (r *Report) checkPage(ctx context.Context, client *dynamodb.Client, items [
 		}
 		names[i], records[i] = n, keys.Version{Namespace: n.ID}.Key()
 	}
-	found, err := table.BatchRead(ctx, client, r.Table.Name, records)
+	found, err := store.BatchRead(ctx, client, r.Table.Name, records)
 	if err != nil {
 		return fmt.Errorf("read the schemas of namespaces: %w", err)
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
-	"github.com/tidegate/tidegate/internal/namespace"
+	"github.com/tidegate/tidegate/engine/fault"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/schema"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/internal/table/tabletest"
@@ -37,7 +37,7 @@ func bench(t *testing.T, namespaces int) (b *tabletest.Bench, ids []string) {
 	b = tabletest.New(t)
 	require.NoError(t, table.CreateTable(t.Context(), b.Direct, b.Table))
 	require.NoError(t, schema.Mark(t.Context(), b.Direct, b.Table))
-	registry := namespace.NewRegistry(b.Direct, b.Table)
+	registry := config.NewNamespaces(b.Direct, b.Table)
 	for i := range namespaces {
 		id, err := registry.Ensure(t.Context(), fmt.Sprintf("tenant-%04d", i))
 		require.NoError(t, err)

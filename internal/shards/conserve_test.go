@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
+	"github.com/tidegate/tidegate/engine/fault"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/bucket"
@@ -91,7 +91,7 @@ func TestSplitsAndMergesConserveWhatIsHeldAndSpent(t *testing.T) {
 	})
 }
 
-// Tries of a step or gather on a bucket from which others spend all the while, as fast
+// Tries of a step or multi-shard spend on a bucket from which others spend all the while, as fast
 // as 800 times per second and shard: each try meets about four writes between its read
 // and its write, if that takes 5 ms.
 func triesUnderLoad(t *testing.T, w *world, do func() error) int {
@@ -122,7 +122,7 @@ func triesUnderLoad(t *testing.T, w *world, do func() error) int {
 	return w.Calls("TransactWriteItems") - before
 }
 
-func TestSplitAndGatherCommitUnderLoadWithinThreeTriesInTheMedian(t *testing.T) {
+func TestSplitsAndMultiSpendsCommitUnderLoadWithinThreeTriesInTheMedian(t *testing.T) {
 	w := newWorld(t)
 	w.spent(4, perDay("rpm", 1_000_000))
 	w.Faults.Match(func(operation string, _ []byte) fault.Fault {
@@ -131,7 +131,7 @@ func TestSplitAndGatherCommitUnderLoadWithinThreeTriesInTheMedian(t *testing.T) 
 		}
 		return fault.Fault{}
 	})
-	var splits, gathers []int
+	var splits, spends []int
 	for range 7 {
 		_, err := w.store.Shrink(t.Context(), testKey(0), 1)
 		require.NoError(t, err)
@@ -139,13 +139,13 @@ func TestSplitAndGatherCommitUnderLoadWithinThreeTriesInTheMedian(t *testing.T) 
 			_, err := w.store.Double(t.Context(), testKey(0), 1)
 			return err
 		}))
-		gathers = append(gathers, triesUnderLoad(t, w, func() error {
+		spends = append(spends, triesUnderLoad(t, w, func() error {
 			for {
 				tree, err := w.store.Read(t.Context(), testKey(0), 0)
 				if err != nil {
 					return err
 				}
-				g := tree.PlanGather(w.now(), gathering(1000), w.nonce())
+				g := tree.PlanMultiSpend(w.now(), spending(1000), w.nonce())
 				applied, err := w.store.Transact(t.Context(), g.Writes(w.Table))
 				if applied || err != nil {
 					return err
@@ -154,10 +154,10 @@ func TestSplitAndGatherCommitUnderLoadWithinThreeTriesInTheMedian(t *testing.T) 
 		}))
 	}
 	slices.Sort(splits)
-	slices.Sort(gathers)
-	t.Logf("tries of splits %v, of gathers %v", splits, gathers)
+	slices.Sort(spends)
+	t.Logf("tries of splits %v, of spends %v", splits, spends)
 	require.LessOrEqual(t, splits[len(splits)/2], 3)
-	require.LessOrEqual(t, gathers[len(gathers)/2], 3)
+	require.LessOrEqual(t, spends[len(spends)/2], 3)
 }
 
 // Shards that are not wanted any more go, also where some that are wanted were not

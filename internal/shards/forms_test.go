@@ -6,14 +6,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/bucket"
 )
 
 // under makes the bucket: full, and synced to settings.
-func (w *world) under(to *limits.Resolved) {
+func (w *world) under(to *config.Resolved) {
 	w.t.Helper()
 	w.spent(0, to.Limits...)
 	b := w.tree()[0]
@@ -22,7 +22,7 @@ func (w *world) under(to *limits.Resolved) {
 }
 
 // planSync returns the sync of shard 0 as it is now.
-func (w *world) planSync(to *limits.Resolved) *table.Sync {
+func (w *world) planSync(to *config.Resolved) *table.Sync {
 	w.t.Helper()
 	form := shards.PlanSync(w.now(), w.tree()[0], to)
 	require.NotNil(w.t, form)
@@ -51,9 +51,9 @@ func TestALateSyncMintsNothing(t *testing.T) {
 	rpm := perDay("rpm", 600)
 	a := settings(rpm)
 	for name, c := range map[string]struct {
-		first   *limits.Resolved // before a; its limits that a lacks stay on the item
-		planned *limits.Resolved // by the late node
-		between *limits.Resolved // what others go to, spend from, and come back to a from
+		first   *config.Resolved // before a; its limits that a lacks stay on the item
+		planned *config.Resolved // by the late node
+		between *config.Resolved // what others go to, spend from, and come back to a from
 		left    int64            // tokens of tpm in the end, under the settings planned or between
 	}{
 		"it adds a limit that is there":                         {a, settings(rpm, perDay("tpm", 5)), settings(rpm, perDay("tpm", 5)), 2},

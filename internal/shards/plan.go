@@ -10,10 +10,11 @@ import (
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-// transactionUnits is what a small item's part in a transaction costs.
+// transactionUnits is the cost of a small item in a transaction, in write capacity
+// units.
 const transactionUnits = 2
 
-// ChildOf is the shard that a split of item makes.
+// ChildOf returns the key of the shard that a split of item makes.
 func ChildOf(item *table.Bucket) keys.Bucket {
 	key := item.Key
 	_, child := item.Shard().Split()
@@ -21,8 +22,9 @@ func ChildOf(item *table.Bucket) keys.Bucket {
 	return key
 }
 
-// PlanSplit splits a shard at a moment: half of each balance goes to the child.
-// Balances do not change in sum, whatever is spent until it is written.
+// PlanSplit plans the split of a shard at a moment: half of each balance goes to
+// the child. The sum of the balances does not change, even if tokens are spent
+// before the write.
 func PlanSplit(now bucket.Instant, item *table.Bucket, nonce string) *table.Split {
 	child := &table.Bucket{
 		Key: ChildOf(item), Level: 2 * item.Level, Fingerprint: item.Fingerprint,
@@ -42,8 +44,9 @@ func PlanSplit(now bucket.Instant, item *table.Bucket, nonce string) *table.Spli
 	return s
 }
 
-// PlanMerge merges shard gone into shard into, both of one level and of the same
-// settings. What overflowed at one of them does not fill the other.
+// PlanMerge plans the merge of shard gone into shard into. Both have the same split
+// level and settings. Tokens that overflowed in a shard do not fill the other
+// shard.
 func PlanMerge(now bucket.Instant, into, gone *table.Bucket, nonce string) *table.Merge {
 	m := &table.Merge{
 		Into: into.Key, Gone: gone.Key, Level: into.Level, Fingerprint: into.Fingerprint,
@@ -63,8 +66,8 @@ func PlanMerge(now bucket.Instant, into, gone *table.Bucket, nonce string) *tabl
 	return m
 }
 
-// mergeLimit merges one limit. A shard that does not have it has forgotten it, and
-// was full.
+// mergeLimit merges a limit. A shard without the limit has dropped it, and was
+// full.
 func mergeLimit(now bucket.Instant, l bucket.Limit, into, gone bucket.Shard, stays, goes *table.Limit) table.MergeLimit {
 	drawn := func(of *table.Limit, s bucket.Shard) bucket.ShardDrawn {
 		if of == nil {
@@ -84,15 +87,15 @@ func mergeLimit(now bucket.Instant, l bucket.Limit, into, gone bucket.Shard, sta
 	return m
 }
 
-// Costs says what is taken of a limit, in millitokens, and whether the limit is
-// governed: one that is not has no say.
+// Costs returns the cost of a request in a limit, in millitokens, and whether the
+// limit applies. A limit that does not apply cannot refuse the request.
 type Costs func(limit string) (milli int64, governed bool)
 
-// PlanGather takes the costs from the whole of a bucket by levelling, as one
-// transaction. It returns nil where the bucket is short of them. Shards that are
-// not taken from are not part of it, except one for a limit of which nothing is
-// taken: some shard must not be in debt.
-func (t Tree) PlanGather(now bucket.Instant, costs Costs, nonce string) *table.Gather {
+// PlanMultiSpend plans a multi-shard spend: it takes the costs from the whole bucket by
+// levelling, in a transaction. It returns nil if the bucket does not have the
+// tokens. Shards without a part in the costs are left out, with an exception: if a
+// limit applies and costs nothing, a shard without debt in that limit takes part.
+func (t Tree) PlanMultiSpend(now bucket.Instant, costs Costs, nonce string) *table.MultiSpend {
 	parts := make([]table.Commit, len(t))
 	for _, l := range t[0].Limits {
 		cost, governed := costs(l.Name)
@@ -117,7 +120,7 @@ func (t Tree) PlanGather(now bucket.Instant, costs Costs, nonce string) *table.G
 			part.Limits = append(part.Limits, table.LimitChange{Name: l.Name, Change: tally.Change(), Consumed: tally.Consumed()})
 		}
 	}
-	g := &table.Gather{}
+	g := &table.MultiSpend{}
 	for i := range parts {
 		c := &parts[i]
 		if len(c.Limits) == 0 {
@@ -133,8 +136,9 @@ func (t Tree) PlanGather(now bucket.Instant, costs Costs, nonce string) *table.G
 	return g
 }
 
-// inTokens is what is taken in whole tokens of each shard, if they hold as much:
-// leases give back whole ones, and what a shard did not give may overflow there.
+// inTokens rounds the parts of shards to whole tokens, if the shards have them.
+// Leases return whole tokens; a shard that gets back more than it gave may
+// overflow.
 func inTokens(takes []bucket.Take, p bucket.Pool, now bucket.Instant) []bucket.Take {
 	whole := slices.Clone(takes)
 	var missing int64
@@ -157,8 +161,8 @@ func inTokens(takes []bucket.Take, p bucket.Pool, now bucket.Instant) []bucket.T
 	return slices.DeleteFunc(whole, func(t bucket.Take) bool { return t.Amount == 0 })
 }
 
-// solvent is a shard that is not in debt, one that is taken from anyway if there
-// is one. The bucket has such a shard.
+// solvent returns a shard without debt, preferably a shard that takes part already.
+// The bucket has such a shard.
 func solvent(p bucket.Pool, now bucket.Instant, parts []table.Commit) int {
 	found := -1
 	for i, s := range p.Shards {

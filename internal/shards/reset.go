@@ -15,7 +15,7 @@ import (
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-// Show is a bucket as the wire tells of it, at a moment.
+// Show returns a bucket at a moment as the wire shows it.
 func (t Tree) Show(now bucket.Instant) api.BucketReply {
 	reply := api.BucketReply{AtMs: now.Time().UnixMilli(), Wanted: int64(t.Wanted()), Shards: []api.BucketShard{}}
 	for _, b := range t {
@@ -32,7 +32,8 @@ func (t Tree) Show(now bucket.Instant) api.BucketReply {
 	return reply
 }
 
-// total returns the balances of all shards together, of shards of one settings.
+// total returns the sums of the balances of all shards, if all shards have the same
+// settings.
 func (t Tree) total(now bucket.Instant) []api.LimitCapacity {
 	zero := t.Find(0)
 	if zero == nil || !t.Whole() || !t.Synced(zero.Fingerprint) {
@@ -50,18 +51,17 @@ func (t Tree) total(now bucket.Instant) []api.LimitCapacity {
 	return total
 }
 
-// Operator shows buckets to people, and changes them for them. It is safe for
-// concurrent use.
+// Operator shows and resets buckets for operators. It is safe for concurrent use.
 type Operator struct {
 	store *Store
 	log   *audit.Log
 }
 
-// NewOperator returns an operator whose changes are audited.
+// NewOperator returns an operator that audits its changes.
 func NewOperator(s *Store, log *audit.Log) *Operator { return &Operator{store: s, log: log} }
 
-// Look reads a bucket to show it. Shards that cannot be decoded are named.
-func (o *Operator) Look(ctx context.Context, key keys.Bucket) (api.BucketReply, error) {
+// Describe reads a bucket for display. It names shards that cannot be decoded.
+func (o *Operator) Describe(ctx context.Context, key keys.Bucket) (api.BucketReply, error) {
 	tree, damaged, err := o.read(ctx, key, table.ErrDamaged)
 	if err != nil {
 		return api.BucketReply{}, err
@@ -69,8 +69,8 @@ func (o *Operator) Look(ctx context.Context, key keys.Bucket) (api.BucketReply, 
 	return o.show(tree, damaged)
 }
 
-// read reads a bucket. If that fails for one of the reasons given, it reads whatever
-// can be decoded.
+// read reads a bucket. If that fails for one of the given reasons, it reads all
+// shards that can be decoded.
 func (o *Operator) read(ctx context.Context, key keys.Bucket, mendable ...error) (tree Tree, damaged []int, err error) {
 	tree, err = o.store.Read(ctx, key, 0)
 	if slices.ContainsFunc(mendable, func(reason error) bool { return errors.Is(err, reason) }) {
@@ -94,7 +94,7 @@ func (o *Operator) show(tree Tree, damaged []int) (api.BucketReply, error) {
 	return reply, nil
 }
 
-// resetBefore is what an audit event tells of a bucket that was reset.
+// resetBefore is the bucket before a reset, in the audit event.
 type resetBefore struct {
 	Resource string `json:"resource"`
 	api.BucketReply
@@ -103,12 +103,11 @@ type resetBefore struct {
 // errNothing ends a change that has nothing to do.
 var errNothing = errors.New("there is nothing to change")
 
-// Reset makes a bucket full and whole again, by taking all its shards away in one
-// transaction with the audit event of it: a bucket that is not there is full. What
-// was spent from it and is given back later is dropped, unless the bucket is
-// there again. It returns how many shards there were; where there were none, nothing
-// is done. It also takes away shards that are no whole tree, and shards that cannot
-// be decoded, which nothing else can mend.
+// Reset makes a bucket full again: it deletes all shards, in a transaction with the
+// audit event, and a missing bucket is full. Refunds of earlier spends are dropped,
+// unless the bucket exists again. It returns the number of shards; without shards
+// it does nothing. It also deletes shards that do not form a whole tree or cannot
+// be decoded, which cannot be repaired otherwise.
 func (o *Operator) Reset(ctx context.Context, by api.Principal, key keys.Bucket) (shards int, err error) {
 	err = o.log.Apply(ctx, audit.Change{
 		Namespace: key.Namespace, By: by, Action: api.AuditBucketReset, Target: key.Entity,
@@ -133,8 +132,9 @@ func (o *Operator) Reset(ctx context.Context, by api.Principal, key keys.Bucket)
 	return shards, nil
 }
 
-// removals take all shards away, unless one of them has split or merged since. A
-// damaged shard goes by its key: its split level is not known.
+// removals returns the deletions of all shards. They are refused if a shard has
+// split or merged since it was read. A damaged shard is deleted by its key, because
+// its split level is not known.
 func removals(tableName string, key keys.Bucket, tree Tree, damaged []int) []types.TransactWriteItem {
 	writes := make([]types.TransactWriteItem, 0, len(tree)+len(damaged))
 	for _, b := range tree {

@@ -9,8 +9,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/engine/fault"
 	"github.com/tidegate/tidegate/internal/audit"
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/internal/table/tabletest"
@@ -91,7 +91,7 @@ func TestAResetMendsWhatIsNoTree(t *testing.T) {
 	w.divide(2)
 	_, err := w.Direct.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{TableName: &w.Table, Key: table.KeyItem(testKey(0).Key())})
 	require.NoError(t, err)
-	_, err = w.operator().Look(t.Context(), testKey(0))
+	_, err = w.operator().Describe(t.Context(), testKey(0))
 	require.ErrorIs(t, err, shards.ErrUnsettled)
 	w.reset(1)
 }
@@ -113,7 +113,7 @@ func TestAResetMendsWhatCannotBeDecoded(t *testing.T) {
 				}
 				_, err := w.store.Read(t.Context(), testKey(0), 0)
 				require.ErrorIs(t, err, table.ErrDamaged)
-				shown, err := w.operator().Look(t.Context(), testKey(0))
+				shown, err := w.operator().Describe(t.Context(), testKey(0))
 				require.NoError(t, err)
 				require.Len(t, shown.Shards, 2-len(of))
 				require.Len(t, shown.Damaged, len(of))
@@ -150,12 +150,12 @@ func TestAResetOfADamagedBucketThroughEveryFault(t *testing.T) {
 
 func TestABucketIsShown(t *testing.T) {
 	w := newWorld(t)
-	shown, err := w.operator().Look(t.Context(), testKey(0))
+	shown, err := w.operator().Describe(t.Context(), testKey(0))
 	require.NoError(t, err)
 	require.Equal(t, api.BucketReply{AtMs: testTime().UnixMilli(), Wanted: 1, Shards: []api.BucketShard{}}, shown)
 	w.spent(4, perDay("rpm", 600))
 	w.divide(2)
-	shown, err = w.operator().Look(t.Context(), testKey(1))
+	shown, err = w.operator().Describe(t.Context(), testKey(1))
 	require.NoError(t, err)
 	half := func(shard, units int64) api.BucketShard {
 		return api.BucketShard{Shard: shard, Level: 2, WriteUnits: units, Limits: []api.LimitCapacity{{Name: "rpm", Capacity: 300, Available: 298}}}

@@ -6,10 +6,10 @@ import (
 	"github.com/tidegate/tidegate/pkg/bucket"
 )
 
-// Serves reports whether limits are large enough for a bucket of so many shards: a
-// share of each is one token at least, and holds what a request costs of it, in
-// millitokens. More shards than that would make every request gather, which
-// writes to all of them, and relieve none.
+// Serves reports whether limits are large enough for a number of shards: the share
+// of each shard must be at least a token and the cost of a request, in millitokens.
+// With more shards every request would become a multi-shard spend, which writes to
+// all shards and relieves no shard.
 func Serves(limits []bucket.Limit, count int, cost func(limit string) int64) bool {
 	return count <= bucket.MaxShards && !slices.ContainsFunc(limits, func(l bucket.Limit) bool {
 		return l.Capacity/int64(count) < max(bucket.Milli, cost(l.Name))

@@ -8,34 +8,35 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/bucket"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
 const (
-	// treeReads is how often the shards of a bucket are read until they are a whole
-	// tree: a bucket has few splits and merges in a minute.
+	// treeReads bounds the reads of a bucket until its shards are a whole tree. A
+	// bucket has few splits and merges in a minute.
 	treeReads = 8
-	// stepTries is how often a step is planned anew that was refused: by others who
-	// did it already, or spent what it was planned for.
+	// stepTries bounds the plans of a step that is refused because another node did
+	// it already, or spent the tokens that it was planned for.
 	stepTries = 40
 )
 
 var (
 	// ErrNoBucket says that there is no shard 0, and so no bucket.
 	ErrNoBucket = errors.New("the bucket is not there: nobody has spent from it")
-	// ErrTooMany says that a bucket has as many shards as it can have.
+	// ErrTooMany says that a bucket has the largest number of shards.
 	ErrTooMany = fmt.Errorf("a bucket has %d shards at most", bucket.MaxShards)
-	// ErrUnsynced says that shards to merge are of different settings: each is
-	// brought to the new ones by the next spend from it.
+	// ErrUnsynced says that the shards to merge have different settings. The next
+	// spend from each shard brings it to the new settings.
 	ErrUnsynced = errors.New("the shards are of different settings")
-	// ErrUnsettled says that others kept changing the shards.
+	// ErrUnsettled says that other nodes kept changing the shards.
 	ErrUnsettled = errors.New("the shards kept changing")
 )
 
-// Store reads and changes the shards of buckets. It is safe for concurrent use, by
-// any number of nodes on the same buckets. Keys may name any shard of theirs.
+// Store reads and changes the shards of buckets. It is safe for concurrent use by
+// any number of nodes on the same buckets. Keys may name any shard of a bucket.
 type Store struct {
 	client *dynamodb.Client
 	table  string
@@ -43,17 +44,17 @@ type Store struct {
 	nonce  func() string
 }
 
-// NewStore returns a store on a table. The client must make one attempt for
-// each request. Steps are planned for the moment that now tells, which may fail
-// while the time is not known; each write gets a nonce of its own.
+// NewStore returns a store on a table. The client must not retry. Steps are planned
+// for the moment that now returns; now fails while the time is not known. Each
+// write gets its own nonce.
 func NewStore(client *dynamodb.Client, tableName string, now func() (bucket.Instant, error), nonce func() string) *Store {
 	return &Store{client: client, table: tableName, now: now, nonce: nonce}
 }
 
-// Read returns the whole bucket by consistent reads, empty if there is none. It asks
-// only for as many shards as a bucket of hint shards can have, until they turn out to
-// be no whole tree; 0 stands for not known. The error is [ErrUnsettled] or
-// table.ErrDamaged if the store answered and the answer makes no sense.
+// Read returns the whole bucket by consistent reads; empty if there is none. A
+// positive hint is the expected number of shards: Read asks only for them, until
+// the result is not a whole tree. The error is [ErrUnsettled] or table.ErrDamaged
+// if the store replied and the reply is inconsistent.
 func (s *Store) Read(ctx context.Context, key keys.Bucket, hint int) (Tree, error) {
 	count := hint
 	if count <= 0 || count > bucket.MaxShards {
@@ -61,7 +62,7 @@ func (s *Store) Read(ctx context.Context, key keys.Bucket, hint int) (Tree, erro
 	}
 	for n := range treeReads {
 		if n > 0 {
-			if err := table.Pause(ctx, n-1); err != nil {
+			if err := store.Pause(ctx, n-1); err != nil {
 				return nil, fmt.Errorf("read the shards of %s: %w", key.Key().PK, err)
 			}
 		}
@@ -97,11 +98,11 @@ func (s *Store) readItems(ctx context.Context, key keys.Bucket, count int) ([]ta
 		key.Shard = i
 		wanted[i] = key.Key()
 	}
-	return table.BatchRead(ctx, s.client, s.table, wanted)
+	return store.BatchRead(ctx, s.client, s.table, wanted)
 }
 
-// readLegible reads all shards that there are and that can be decoded, whether or not
-// they are a whole tree. damaged are the numbers of the others.
+// readLegible reads all shards that can be decoded, whether or not they are a whole
+// tree. damaged has the numbers of the other shards.
 func (s *Store) readLegible(ctx context.Context, key keys.Bucket) (tree Tree, damaged []int, err error) {
 	items, err := s.readItems(ctx, key, bucket.MaxShards)
 	if err != nil {
@@ -123,9 +124,9 @@ func (s *Store) readLegible(ctx context.Context, key keys.Bucket) (tree Tree, da
 	return newTree(tree), damaged, nil
 }
 
-// Double makes twice as many shards of a bucket that has, or shall have, from; where
-// others have done that already it only completes their work. It returns the
-// bucket as it is then.
+// Double doubles the shards of a bucket that has, or should have, from shards. If
+// another node did so already, it completes that work. It returns the bucket as
+// stored.
 func (s *Store) Double(ctx context.Context, key keys.Bucket, from int) (Tree, error) {
 	if 2*from > bucket.MaxShards {
 		return nil, ErrTooMany
@@ -149,7 +150,7 @@ func (s *Store) Double(ctx context.Context, key keys.Bucket, from int) (Tree, er
 	return s.Spread(ctx, key)
 }
 
-// Spread splits off the shards that are wanted and not there.
+// Spread splits off the shards that are wanted and missing.
 func (s *Store) Spread(ctx context.Context, key keys.Bucket) (Tree, error) {
 	var last Tree
 	err := s.until(ctx, key, func(tree Tree, now bucket.Instant) (done bool, err error) {
@@ -158,7 +159,7 @@ func (s *Store) Spread(ctx context.Context, key keys.Bucket) (Tree, error) {
 			if ChildOf(b).Shard >= tree.Wanted() {
 				continue
 			}
-			// Refused or not, what is there is read again.
+			// Whether it was refused or not, the next step reads the bucket again.
 			_, err := s.Transact(ctx, PlanSplit(now, b, s.nonce()).Writes(s.table))
 			return false, err
 		}
@@ -170,8 +171,8 @@ func (s *Store) Spread(ctx context.Context, key keys.Bucket) (Tree, error) {
 	return last, nil
 }
 
-// SplitOff splits the shards above one, until it is there. It reports false where
-// it is not wanted any more.
+// SplitOff splits the ancestors of a shard until the shard exists. It reports false
+// if the shard is no longer wanted.
 func (s *Store) SplitOff(ctx context.Context, key keys.Bucket) (there bool, err error) {
 	err = s.until(ctx, key, func(tree Tree, now bucket.Instant) (done bool, err error) {
 		there = tree.Find(key.Shard) != nil
@@ -188,8 +189,8 @@ func (s *Store) SplitOff(ctx context.Context, key keys.Bucket) (there bool, err 
 	return there, nil
 }
 
-// Nearest is the shard itself, or the nearest of its ancestors that is there:
-// the one that has taken it over.
+// Nearest returns the shard itself, or its nearest existing ancestor, which took it
+// over.
 func Nearest(tree Tree, shard int) *table.Bucket {
 	for at := shard; ; at = (bucket.Shard{Index: at}).Parent() {
 		if b := tree.Find(at); b != nil || at == 0 {
@@ -198,8 +199,9 @@ func Nearest(tree Tree, shard int) *table.Bucket {
 	}
 }
 
-// Shrink makes a bucket have to shards, a power of two below what it has, by
-// merging the others into them, the highest first. Who wants more meanwhile wins.
+// Shrink reduces a bucket to to shards, a smaller power of two, by merging the
+// other shards into them, the highest first. If another node wants more in the
+// meantime, that node wins.
 func (s *Store) Shrink(ctx context.Context, key keys.Bucket, to int) (Tree, error) {
 	var last Tree
 	lowered := false
@@ -227,7 +229,7 @@ func (s *Store) Shrink(ctx context.Context, key keys.Bucket, to int) (Tree, erro
 	return last, nil
 }
 
-// until does steps on the bucket as it is each time, until one says that all is done.
+// until reads the bucket and does a step, until a step reports that all is done.
 func (s *Store) until(ctx context.Context, key keys.Bucket, step func(Tree, bucket.Instant) (done bool, err error)) error {
 	for try := range stepTries {
 		tree, err := s.Read(ctx, key, 0)
@@ -246,7 +248,7 @@ func (s *Store) until(ctx context.Context, key keys.Bucket, step func(Tree, buck
 			return err
 		}
 		if try > bucket.MaxShards { // more than all that there can be to do
-			if err := table.Pause(ctx, try-bucket.MaxShards); err != nil {
+			if err := store.Pause(ctx, try-bucket.MaxShards); err != nil {
 				return err
 			}
 		}

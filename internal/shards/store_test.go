@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/tidegate/tidegate/internal/limits"
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
+	"github.com/tidegate/tidegate/engine/fault"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/bucket"
@@ -250,8 +250,8 @@ func TestStepsAreRefused(t *testing.T) {
 	require.ErrorIs(t, err, shards.ErrUnsynced)
 }
 
-// gathering spends so many tokens of rpm, and nothing of tpm.
-func gathering(tokens int64) shards.Costs {
+// spending costs so many tokens of rpm, and nothing of tpm.
+func spending(tokens int64) shards.Costs {
 	return func(limit string) (int64, bool) {
 		if limit == "rpm" {
 			return tokens * bucket.Milli, true
@@ -260,13 +260,13 @@ func gathering(tokens int64) shards.Costs {
 	}
 }
 
-func TestGatherTakesOnceWhateverBecomesOfTheRequest(t *testing.T) {
+func TestAMultiSpendTakesOnceWhateverBecomesOfTheRequest(t *testing.T) {
 	for name, faults := range outcomes() {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.spent(0, perDay("rpm", 100), perDay("tpm", 7))
 			w.divide(8)
-			g := w.tree().PlanGather(w.now(), gathering(60), w.nonce())
+			g := w.tree().PlanMultiSpend(w.now(), spending(60), w.nonce())
 			w.Fail("TransactWriteItems", faults...)
 			applied, err := w.store.Transact(t.Context(), g.Writes(w.Table))
 			require.NoError(t, err)
@@ -277,16 +277,16 @@ func TestGatherTakesOnceWhateverBecomesOfTheRequest(t *testing.T) {
 				require.InDelta(t, 5000, l.Window(b.Shard(), w.now()).Balance(l.Drawn), 500, "what is left is even, to the token")
 				require.Zero(t, l.Consumed%bucket.Milli, "whole tokens are taken where that is possible")
 			}
-			require.Nil(t, w.tree().PlanGather(w.now(), gathering(41), w.nonce()))
+			require.Nil(t, w.tree().PlanMultiSpend(w.now(), spending(41), w.nonce()))
 		})
 	}
 }
 
-func TestGatherIsRefusedWhereAShardIsShortByNow(t *testing.T) {
+func TestAMultiSpendIsRefusedWhereAShardIsShortByNow(t *testing.T) {
 	w := newWorld(t)
 	w.spent(0, perDay("rpm", 100), perDay("tpm", 7))
 	w.divide(2)
-	g := w.tree().PlanGather(w.now(), gathering(60), w.nonce())
+	g := w.tree().PlanMultiSpend(w.now(), spending(60), w.nonce())
 	w.Before("TransactWriteItems", func() { require.True(t, w.spend(1, "rpm", 30)) })
 	applied, err := w.store.Transact(t.Context(), g.Writes(w.Table))
 	require.NoError(t, err)
@@ -342,9 +342,9 @@ func TestSharesServeWhatRequestsCost(t *testing.T) {
 }
 
 // settings are limits as they are stored.
-func settings(ls ...bucket.Limit) *limits.Resolved {
-	r := &limits.Resolved{Limits: ls}
-	r.Fingerprint = limits.Fingerprint(r)
+func settings(ls ...bucket.Limit) *config.Resolved {
+	r := &config.Resolved{Limits: ls}
+	r.Fingerprint = config.Fingerprint(r)
 	return r
 }
 

@@ -4,17 +4,18 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/bucket"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-// PlanSync is the write that brings an item to the settings, nil where it is
-// there. It mints nothing: a limit the item has keeps what is drawn, also one
-// that was removed and comes back; a removed limit stays on the item until, by
-// its old settings, it would be full; only a limit new to the item starts full.
-func PlanSync(now bucket.Instant, item *table.Bucket, to *limits.Resolved) *table.Sync {
+// PlanSync returns the write that brings an item to the settings, or nil if the
+// item has them. It creates no tokens: a limit of the item keeps its drawn count,
+// also if the limit was removed and comes back. A removed limit stays on the item
+// until it would be full by its old settings. Only a limit that is new to the item
+// starts full.
+func PlanSync(now bucket.Instant, item *table.Bucket, to *config.Resolved) *table.Sync {
 	shard := item.Shard()
 	s := &table.Sync{
 		Key: item.Key, Level: item.Level,
@@ -47,7 +48,7 @@ func PlanSync(now bucket.Instant, item *table.Bucket, to *limits.Resolved) *tabl
 
 // Sync brings all shards of a bucket to the settings that hold, as the next spend
 // from each of them would. Shards of different settings cannot be merged.
-func (s *Store) Sync(ctx context.Context, key keys.Bucket, to *limits.Resolved) (Tree, error) {
+func (s *Store) Sync(ctx context.Context, key keys.Bucket, to *config.Resolved) (Tree, error) {
 	var last Tree
 	err := s.until(ctx, key, func(tree Tree, now bucket.Instant) (done bool, err error) {
 		last = tree
@@ -58,8 +59,9 @@ func (s *Store) Sync(ctx context.Context, key keys.Bucket, to *limits.Resolved) 
 			form := PlanSync(now, b, to)
 			form.Nonce, form.WriteUnits = s.nonce(), 1
 			in := form.Input(s.table)
-			// A repeat is refused where the first attempt was applied; what is there is read again.
-			_, err := attempt(ctx, func(ctx context.Context) error {
+			// If the first attempt was applied, its repeat is refused; the next
+			// step reads the bucket again.
+			_, err := send(ctx, func(ctx context.Context) error {
 				_, err := s.client.UpdateItem(ctx, in)
 				return err
 			})

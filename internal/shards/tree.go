@@ -7,18 +7,18 @@ import (
 	"github.com/tidegate/tidegate/pkg/bucket"
 )
 
-// Tree is the shards of one bucket, in the order of their numbers. One that was
-// read by [Store.Read] is whole: it has all of them.
+// Tree holds the shards of a bucket, ordered by number. The trees of [Store.Read]
+// are whole.
 type Tree []*table.Bucket
 
-// newTree orders shards.
+// newTree sorts shards by number.
 func newTree(items []*table.Bucket) Tree {
 	slices.SortFunc(items, func(a, b *table.Bucket) int { return a.Key.Shard - b.Key.Shard })
 	return items
 }
 
-// Whole reports whether these are all the shards of a bucket as they were at
-// one moment, or none.
+// Whole reports whether the shards are all shards of a bucket as they were at a
+// single moment. An empty tree is whole.
 func (t Tree) Whole() bool {
 	if len(t) == 0 {
 		return true
@@ -30,7 +30,7 @@ func (t Tree) Whole() bool {
 	return p.Complete()
 }
 
-// Find returns a shard, nil where it is not there.
+// Find returns a shard, or nil if it is missing.
 func (t Tree) Find(shard int) *table.Bucket {
 	for _, b := range t {
 		if b.Key.Shard == shard {
@@ -40,7 +40,7 @@ func (t Tree) Find(shard int) *table.Bucket {
 	return nil
 }
 
-// Wanted is how many shards are wanted; of no bucket, 1.
+// Wanted returns the wanted number of shards; 1 if there is no bucket.
 func (t Tree) Wanted() int {
 	if b := t.Find(0); b != nil {
 		return max(1, b.Want)
@@ -48,19 +48,18 @@ func (t Tree) Wanted() int {
 	return 1
 }
 
-// Lacks reports whether a shard is wanted that is not there.
+// Lacks reports whether a wanted shard is missing.
 func (t Tree) Lacks() bool {
 	wanted := t.Wanted()
 	return slices.ContainsFunc(t, func(b *table.Bucket) bool { return ChildOf(b).Shard < wanted })
 }
 
-// Synced reports whether all shards are of the same settings, those of a
-// fingerprint.
+// Synced reports whether all shards have the settings of a fingerprint.
 func (t Tree) Synced(fingerprint string) bool {
 	return !slices.ContainsFunc(t, func(b *table.Bucket) bool { return b.Fingerprint != fingerprint })
 }
 
-// Pool is one limit over all shards, which have it under one setting.
+// Pool returns a limit over all shards, which must have the same settings of it.
 func (t Tree) Pool(limit string) bucket.Pool {
 	p := bucket.Pool{Shards: make([]bucket.ShardDrawn, 0, len(t))}
 	for _, b := range t {

@@ -23,7 +23,7 @@ const (
 	fieldConsumed = "_tc"
 )
 
-// drawnOf and the like name one field of one limit.
+// drawnOf and the functions below return the name of a limit's field.
 func drawnOf(limit string) string    { return bucketPrefix + limit + fieldDrawn }
 func capacityOf(limit string) string { return bucketPrefix + limit + fieldCapacity }
 func refillOf(limit string) string   { return bucketPrefix + limit + fieldRefill }

@@ -23,7 +23,7 @@ const (
 	attrAtMs     = "at_ms"
 )
 
-// AuditEvent is the content of an audit event's item: one administrative change.
+// AuditEvent is the content of an audit event's item: an administrative change.
 type AuditEvent struct {
 	Key           keys.Audit
 	Action        api.AuditAction
@@ -35,8 +35,8 @@ type AuditEvent struct {
 	TTL           int64        // epoch seconds, 0 for none
 }
 
-// AuditHead is the counter that numbers a namespace's audit events: what the
-// next event follows. The zero value, but for its key, stands for no event yet.
+// AuditHead is the counter that numbers a namespace's audit events. The next event
+// follows it. The zero value with a key stands for no event yet.
 type AuditHead struct {
 	Key      keys.AuditSeq
 	Sequence int64 // of the last event, from 1
@@ -44,10 +44,9 @@ type AuditHead struct {
 	MAC      []byte
 }
 
-// AppendAuditEvent are the two writes that make an event the next one after
-// known, to stand in one transaction with the change it tells of. They are
-// refused where known is not the last event, and then answer with the head that
-// is there.
+// AppendAuditEvent returns the two writes that append an event after known. They
+// belong into a transaction with the change that the event describes. They are
+// refused if known is not the last event; the reply then has the stored head.
 func AppendAuditEvent(table string, known AuditHead, e *AuditEvent) []types.TransactWriteItem {
 	seq := newExpression(4)
 	if known.Sequence == 0 {
@@ -80,7 +79,7 @@ func AppendAuditEvent(table string, known AuditHead, e *AuditEvent) []types.Tran
 	}
 }
 
-// EncodeAuditEvent is the whole item, index keys included.
+// EncodeAuditEvent returns the whole item, index keys included.
 func EncodeAuditEvent(e *AuditEvent) Item {
 	item := KeyItem(e.Key.Key())
 	putIndexes(item, e.Key.Indexes())
@@ -104,8 +103,8 @@ func EncodeAuditEvent(e *AuditEvent) Item {
 	return item
 }
 
-// DecodeAuditEvent reads an audit event's item; the error is ErrDamaged. An
-// event that was altered by hand may well decode.
+// DecodeAuditEvent reads an audit event's item; the error is ErrDamaged. It may
+// accept an event that was altered by hand.
 func DecodeAuditEvent(item Item) (*AuditEvent, error) {
 	parsed, err := ItemKey(item)
 	if err != nil {
@@ -133,8 +132,8 @@ func DecodeAuditEvent(item Item) (*AuditEvent, error) {
 	return e, nil
 }
 
-// DecodeAuditHead reads a counter; no item is that of a namespace without events.
-// The error is ErrDamaged.
+// DecodeAuditHead reads a counter; an empty item is the counter of a namespace
+// without events. The error is ErrDamaged.
 func DecodeAuditHead(key keys.AuditSeq, item Item) (AuditHead, error) {
 	h := AuditHead{Key: key}
 	if len(item) == 0 {
@@ -151,7 +150,7 @@ func DecodeAuditHead(key keys.AuditSeq, item Item) (AuditHead, error) {
 	return h, nil
 }
 
-// binary reads bytes, nil where the attribute is missing.
+// binary reads bytes; nil if the attribute is missing.
 func (d *decoder) binary(attribute string) []byte {
 	v, present := d.item[attribute]
 	if !present {

@@ -17,7 +17,7 @@ import (
 // Item is an item as the SDK carries it.
 type Item = map[string]types.AttributeValue
 
-// Bucket is the content of a bucket item: one shard of one bucket.
+// Bucket is the content of a bucket item: a shard of a bucket.
 type Bucket struct {
 	Key         keys.Bucket
 	Level       int     // this shard's split level: of how many shards it is one
@@ -32,17 +32,17 @@ type Bucket struct {
 	TTL         int64   // epoch seconds, 0 for none
 }
 
-// Limit is one limit on a bucket item.
+// Limit is a limit on a bucket item.
 type Limit struct {
 	bucket.Limit       // settings of the whole bucket, undivided
 	Drawn        int64 // millitokens of this shard's refill count already spent or overflowed
 	Consumed     int64 // millitokens spent on this shard, net, cumulative
 }
 
-// Shard is which shard of how many the item is.
+// Shard returns the shard's index and the number of shards at its split level.
 func (b *Bucket) Shard() bucket.Shard { return bucket.Shard{Index: b.Key.Shard, Count: b.Level} }
 
-// Find returns the limit of a name, nil where the item has none.
+// Find returns the limit of a name, or nil.
 func (b *Bucket) Find(name string) *Limit {
 	for i := range b.Limits {
 		if b.Limits[i].Name == name {
@@ -52,7 +52,7 @@ func (b *Bucket) Find(name string) *Limit {
 	return nil
 }
 
-// LimitSettings are the item's limits without what was spent of them.
+// LimitSettings returns the settings of the item's limits.
 func (b *Bucket) LimitSettings() []bucket.Limit {
 	settings := make([]bucket.Limit, len(b.Limits))
 	for i := range b.Limits {
@@ -61,7 +61,7 @@ func (b *Bucket) LimitSettings() []bucket.Limit {
 	return settings
 }
 
-// EncodeBucket is the whole item, index keys included.
+// EncodeBucket returns the whole item, index keys included.
 func EncodeBucket(b *Bucket) Item {
 	key := b.Key.Key()
 	item := Item{
@@ -126,7 +126,7 @@ func DecodeBucket(item Item) (*Bucket, error) {
 	return b, nil
 }
 
-// check reports what the arithmetic of buckets cannot work with.
+// check fails if the arithmetic of package bucket cannot handle the item.
 func (b *Bucket) check() error {
 	if !b.Shard().Possible() {
 		return fmt.Errorf("shard_count %d does not fit shard %d", b.Level, b.Key.Shard)
@@ -193,7 +193,7 @@ func (d *decoder) boolean(attribute string) bool {
 	return b.Value
 }
 
-// optional reads a whole number, 0 where the attribute is missing.
+// optional reads a whole number; 0 if the attribute is missing.
 func (d *decoder) optional(attribute string) int64 {
 	if _, present := d.item[attribute]; !present {
 		return 0
@@ -201,8 +201,8 @@ func (d *decoder) optional(attribute string) int64 {
 	return d.number(attribute)
 }
 
-// counter reads a number that is only ever added to, and so has no bound in the
-// store; beyond 64 bits it is shown as the last that fits.
+// counter reads a number that only grows, so that the store does not bound it.
+// Numbers beyond 64 bits become the largest int64.
 func (d *decoder) counter(attribute string) int64 {
 	v, ok := d.item[attribute].(*types.AttributeValueMemberN)
 	if !ok {

@@ -13,9 +13,9 @@ import (
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-// A limit's attributes on a config item are made of configPrefix, its name and
-// the suffixes that a bucket item has as well, but in the units of the wire:
-// whole tokens and seconds.
+// A limit's attributes on a config item consist of configPrefix, the limit's name
+// and the suffixes of a bucket item. Their units are those of the wire: whole
+// tokens and seconds.
 const (
 	attrConfigVersion = "config_version"
 	attrOnUnavailable = "on_unavailable"
@@ -25,7 +25,7 @@ const (
 	configPrefix = "l_"
 )
 
-// Config is the content of a config item: the settings of one config level.
+// Config is the content of a config item: the settings of a config level.
 type Config struct {
 	Key           keys.Item   // an EntityConfig, a ResourceConfig or a SystemConfig
 	Limits        []api.Limit // by name; none where the level holds other settings alone
@@ -37,19 +37,19 @@ type Config struct {
 	More          bool        // the item has settings that this release does not know; writes leave them alone
 }
 
-// OnlyLimits reports whether nothing would be left without the limits.
+// OnlyLimits reports whether the item has no settings except limits.
 func (c *Config) OnlyLimits() bool { return c.Policies() == (Policies{}) && !c.More }
 
-// OnlyPolicy reports whether nothing would be left without the policies.
+// OnlyPolicy reports whether the item has no settings except policies.
 func (c *Config) OnlyPolicy() bool { return len(c.Limits) == 0 && !c.More }
 
-// Policies are what a config level may store beside limits.
+// Policies are the settings of a config level that are not limits.
 type Policies struct {
 	OnUnavailable api.Policy // empty: none
 	RetentionDays int64      // how long audit events are kept, in days; 0: not said
 }
 
-// Policies are those that the level stores; nil stores none.
+// Policies returns the policies of the level; c may be nil.
 func (c *Config) Policies() Policies {
 	if c == nil {
 		return Policies{}
@@ -57,8 +57,8 @@ func (c *Config) Policies() Policies {
 	return Policies{OnUnavailable: c.OnUnavailable, RetentionDays: c.RetentionDays}
 }
 
-// DecodeConfig reads a config item. The error is ErrDamaged for an item that is
-// none, or that holds limits out of bounds.
+// DecodeConfig reads a config item. The error is ErrDamaged if the item is
+// malformed or has limits out of bounds.
 func DecodeConfig(item Item) (*Config, error) {
 	key, err := ItemKey(item)
 	if err != nil {
@@ -85,8 +85,8 @@ func DecodeConfig(item Item) (*Config, error) {
 	return c, nil
 }
 
-// configLimits finds the limits by their capacities, and whether there are
-// attributes beyond those of this release.
+// configLimits finds the limits by their capacities. more reports attributes of
+// later releases.
 func (d *decoder) configLimits() (limits []api.Limit, more bool) {
 	known := map[string]bool{
 		attrPK: true, attrSK: true, attrConfigVersion: true, attrOnUnavailable: true, attrManifest: true, attrRetention: true, attrLastWrite: true,
@@ -123,8 +123,8 @@ func (d *decoder) configLimits() (limits []api.Limit, more bool) {
 	return limits, more
 }
 
-// configLimitAttributes names a limit's capacity, refill amount and refill
-// period on a config item.
+// configLimitAttributes returns the names of a limit's capacity, refill amount and
+// refill period on a config item.
 func configLimitAttributes(limit string) [3]string {
 	return [3]string{
 		configPrefix + limit + fieldCapacity,
@@ -133,9 +133,8 @@ func configLimitAttributes(limit string) [3]string {
 	}
 }
 
-// SetConfig is the form that replaces the limits of a config level and leaves
-// every other setting alone. It is refused where somebody else changed the item
-// since it was read.
+// SetConfig is the form that replaces the limits of a config level and keeps its
+// other settings. It is refused if the item has changed since it was read.
 type SetConfig struct {
 	Key           keys.Item   // an EntityConfig, a ResourceConfig or a SystemConfig
 	Known         *Config     // as it was read; nil: there was none
@@ -145,7 +144,7 @@ type SetConfig struct {
 	Nonce         string      // of this change
 }
 
-// Apply is the item as the write leaves it.
+// Apply returns the item after the write.
 func (s *SetConfig) Apply() *Config {
 	after := Config{Key: s.Key}
 	if s.Known != nil {
@@ -159,7 +158,7 @@ func (s *SetConfig) Apply() *Config {
 	return &after
 }
 
-// Write is the write, for a transaction.
+// Write returns the write for a transaction.
 func (s *SetConfig) Write(table string) types.TransactWriteItem {
 	e := newConfigChange(8+3*len(s.Limits), s.Known, s.Nonce)
 	if s.OnUnavailable != "" {
@@ -184,8 +183,8 @@ func (s *SetConfig) Write(table string) types.TransactWriteItem {
 	return e.configWrite(table, s.Key, s.Known)
 }
 
-// SetPolicy is the form that replaces the policies of a config level and leaves
-// every other setting alone. It is refused as a SetConfig is.
+// SetPolicy is the form that replaces the policies of a config level and keeps its
+// other settings. It is refused as SetConfig is.
 type SetPolicy struct {
 	Key      keys.Item // an EntityConfig, a ResourceConfig or a SystemConfig
 	Known    *Config   // as it was read; nil: there was none
@@ -193,7 +192,7 @@ type SetPolicy struct {
 	Nonce    string    // of this change
 }
 
-// Apply is the item as the write leaves it.
+// Apply returns the item after the write.
 func (s *SetPolicy) Apply() *Config {
 	after := Config{Key: s.Key}
 	if s.Known != nil {
@@ -205,7 +204,7 @@ func (s *SetPolicy) Apply() *Config {
 	return &after
 }
 
-// Write is the write, for a transaction.
+// Write returns the write for a transaction.
 func (s *SetPolicy) Write(table string) types.TransactWriteItem {
 	e := newConfigChange(8, s.Known, s.Nonce)
 	if policy := s.Policies.OnUnavailable; policy != "" {
@@ -221,8 +220,8 @@ func (s *SetPolicy) Write(table string) types.TransactWriteItem {
 	return e.configWrite(table, s.Key, s.Known)
 }
 
-// newConfigChange begins a change of a config item: it counts the change and
-// names its writer.
+// newConfigChange begins a change of a config item: it increments the version and
+// sets the nonce.
 func newConfigChange(n int, known *Config, nonce string) *expression {
 	e := newExpression(n)
 	e.requireConfig(known)
@@ -231,8 +230,8 @@ func newConfigChange(n int, known *Config, nonce string) *expression {
 	return e
 }
 
-// configWrite is the write of a change of a config item; it puts a new item into
-// its indexes.
+// configWrite returns the write of a change of a config item. A new item also gets
+// its index keys.
 func (e *expression) configWrite(table string, key keys.Item, known *Config) types.TransactWriteItem {
 	if known == nil {
 		e.setIndexes(key.Indexes())
@@ -247,13 +246,13 @@ func (e *expression) configWrite(table string, key keys.Item, known *Config) typ
 	}}
 }
 
-// DeleteConfig is the form that takes a config item away as a whole. It is
-// refused as a SetConfig is.
+// DeleteConfig is the form that deletes a config item. It is refused as SetConfig
+// is.
 type DeleteConfig struct {
 	Known *Config // as it was read
 }
 
-// Write is the write, for a transaction.
+// Write returns the write for a transaction.
 func (d *DeleteConfig) Write(table string) types.TransactWriteItem {
 	e := newExpression(2)
 	e.requireConfig(d.Known)
@@ -266,7 +265,7 @@ func (d *DeleteConfig) Write(table string) types.TransactWriteItem {
 	}}
 }
 
-// requireConfig refuses a config item that is not as it was read.
+// requireConfig requires that a config item is as it was read.
 func (e *expression) requireConfig(known *Config) {
 	if known == nil {
 		e.requireAbsent(attrPK)
@@ -280,7 +279,7 @@ func (e *expression) requireConfig(known *Config) {
 	e.requireEqual(attrLastWrite, text(known.LastWrite))
 }
 
-// removeConfigLimits removes the limits that are not kept.
+// removeConfigLimits removes the limits that are not in kept.
 func (e *expression) removeConfigLimits(limits []api.Limit, kept map[string]bool) {
 	for _, l := range limits {
 		if kept[l.Name] {
@@ -292,7 +291,7 @@ func (e *expression) removeConfigLimits(limits []api.Limit, kept map[string]bool
 	}
 }
 
-// setIndexes sets the key attributes of the indexes an item is in.
+// setIndexes sets the key attributes of the item's indexes.
 func (e *expression) setIndexes(in keys.Indexes) {
 	rows := Item{}
 	putIndexes(rows, in)

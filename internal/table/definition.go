@@ -12,22 +12,23 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// DefaultName is the table's name where none is configured.
+// DefaultName is the default of the table's name.
 const DefaultName = "tidegate"
 
-// indexes is how many global secondary indexes the table has: GSI1 to GSI4.
+// indexes is the number of global secondary indexes: GSI1 to GSI4.
 const indexes = 4
 
-// IndexName is the name of global secondary index n, 1 to 4.
+// IndexName returns the name of global secondary index n, 1 to 4.
 func IndexName(n int) string { return "GSI" + strconv.Itoa(n) }
 
-// indexAttributes names the key attributes of global secondary index n.
+// indexAttributes returns the names of the key attributes of global secondary index
+// n.
 func indexAttributes(n int) (pk, sk string) {
 	return IndexName(n) + attrPK, IndexName(n) + attrSK
 }
 
-// Definition is the table as CreateTable takes it. Every index projects keys
-// only: no attribute that an acquire writes may cost an index write.
+// Definition returns the table as CreateTable takes it. Every index projects only
+// keys: an attribute that an acquire writes must not cost an index write.
 func Definition(name string) *dynamodb.CreateTableInput {
 	in := &dynamodb.CreateTableInput{
 		TableName:            &name,
@@ -66,13 +67,12 @@ func keySchema(pk, sk string) []types.KeySchemaElement {
 	}
 }
 
-// createWait bounds how long Create waits for a new table to become active;
-// DynamoDB needs a few seconds, rarely a minute.
+// createWait bounds the time until a new table is active. DynamoDB needs a few
+// seconds, rarely a minute.
 const createWait = 5 * time.Minute
 
-// CreateTable makes the table unless it is there, waits until it is active and sees
-// to it that items expire by their ttl. It is safe to call at every start and
-// from several processes at once.
+// CreateTable creates the table if it does not exist, waits until it is active, and
+// enables expiry by ttl. Several processes may call it at every start.
 func CreateTable(ctx context.Context, client *dynamodb.Client, name string) error {
 	_, err := client.CreateTable(ctx, Definition(name))
 	var exists *types.ResourceInUseException
@@ -88,8 +88,8 @@ func CreateTable(ctx context.Context, client *dynamodb.Client, name string) erro
 	return enableTTL(ctx, client, name)
 }
 
-// enableTTL asks first and last: two processes may enable at once, and the
-// second is refused although what it wants holds.
+// enableTTL checks before and after the request: of two processes that enable
+// expiry at the same time, the second is refused although expiry is enabled.
 func enableTTL(ctx context.Context, client *dynamodb.Client, name string) error {
 	if on, err := ttlEnabled(ctx, client, name); on || err != nil {
 		return err

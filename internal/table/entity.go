@@ -16,22 +16,22 @@ const (
 	attrBelow    = "below"
 )
 
-// Entity is the content of an entity item: who is limited.
+// Entity is the content of an entity item.
 type Entity struct {
 	Key      keys.Entity
 	Name     string            // for people
 	Parent   string            // entity id, empty for none; its item is there
 	Cascade  bool              // an acquire also spends from Parent
 	Metadata map[string]string // for people; nil for none
-	// Version counts the changes, from 1. 0 is a stub: there is no such entity,
-	// but others have it as their parent.
+	// Version counts the changes, from 1. Version 0 is a stub: the entity does not
+	// exist, but other entities have it as their parent.
 	Version int64
-	// Below counts the entities below it: its children, their children, and so on.
+	// Below counts the descendants by level: children, their children, and so on.
 	Below     [api.MaxLevels - 1]int64
 	LastWrite string // nonce of the last writer, of Below too
 }
 
-// EncodeEntity is the whole item, index keys included.
+// EncodeEntity returns the whole item, index keys included.
 func EncodeEntity(e *Entity) Item {
 	item := KeyItem(e.Key.Key())
 	for _, a := range e.attributes() {
@@ -50,13 +50,13 @@ func (e *Entity) indexes() keys.Indexes {
 	return e.Key.IndexesUnder(e.Parent)
 }
 
-// attribute is one of an item's, without a value where the item has none.
+// attribute is an attribute of an item; its value is nil if the item lacks it.
 type attribute struct {
 	name  string
 	value types.AttributeValue
 }
 
-// attributes are all but the keys.
+// attributes returns all attributes except the keys.
 func (e *Entity) attributes() []attribute {
 	all := []attribute{
 		{attrVersion, number(e.Version)},
@@ -88,7 +88,7 @@ func (e *Entity) attributes() []attribute {
 	return all
 }
 
-// optionalText is no attribute for an empty string.
+// optionalText returns nil for an empty string.
 func optionalText(s string) types.AttributeValue {
 	if s == "" {
 		return nil
@@ -123,15 +123,14 @@ func DecodeEntity(item Item) (*Entity, error) {
 	return e, nil
 }
 
-// SetEntity is the form that writes an entity item as it shall be, and leaves
-// attributes of later releases alone. It is refused where somebody else wrote
-// the item since it was read.
+// SetEntity is the form that replaces an entity item and keeps attributes of later
+// releases. It is refused if the item was written since it was read.
 type SetEntity struct {
 	Known *Entity // as it was read; nil: there was none
 	After *Entity // LastWrite is this write's nonce
 }
 
-// Write is the write, for a transaction.
+// Write returns the write for a transaction.
 func (s *SetEntity) Write(table string) types.TransactWriteItem {
 	e := newExpression(12)
 	e.requireEntity(s.Known)
@@ -159,7 +158,7 @@ func (s *SetEntity) Write(table string) types.TransactWriteItem {
 	}}
 }
 
-// DeleteEntityWrite takes an entity item away, unless somebody else wrote it
+// DeleteEntityWrite deletes an entity item. It is refused if the item was written
 // since it was read.
 func DeleteEntityWrite(table string, known *Entity) types.TransactWriteItem {
 	e := newExpression(2)
@@ -173,8 +172,8 @@ func DeleteEntityWrite(table string, known *Entity) types.TransactWriteItem {
 	}}
 }
 
-// CheckEntityWrite writes nothing, and refuses its transaction where somebody
-// else wrote the item since it was read.
+// CheckEntityWrite writes nothing. It refuses its transaction if the item was
+// written since it was read.
 func CheckEntityWrite(table string, known *Entity) types.TransactWriteItem {
 	e := newExpression(2)
 	e.requireEntity(known)
@@ -187,7 +186,7 @@ func CheckEntityWrite(table string, known *Entity) types.TransactWriteItem {
 	}}
 }
 
-// requireEntity refuses an entity item that is not as it was read.
+// requireEntity requires that an entity item is as it was read.
 func (e *expression) requireEntity(known *Entity) {
 	switch {
 	case known == nil:
@@ -200,7 +199,7 @@ func (e *expression) requireEntity(known *Entity) {
 	}
 }
 
-// counts reads a list of whole numbers into n, as far as both go.
+// counts reads a list of whole numbers into n, up to the length of the shorter.
 func (d *decoder) counts(attribute string, n []int64) {
 	v, present := d.item[attribute]
 	if !present {
@@ -220,7 +219,7 @@ func (d *decoder) counts(attribute string, n []int64) {
 	}
 }
 
-// texts reads a map of strings, nil where the attribute is missing.
+// texts reads a map of strings; nil if the attribute is missing.
 func (d *decoder) texts(attribute string) map[string]string {
 	v, present := d.item[attribute]
 	if !present {

@@ -11,14 +11,14 @@ import (
 
 const attrEpoch = "epoch"
 
-// ReadEpochInput is the consistent read of the epoch item.
+// ReadEpochInput returns the consistent read of the epoch item.
 func ReadEpochInput(table string) *dynamodb.GetItemInput {
 	return ReadInput(table, keys.Epoch{}.Key())
 }
 
-// AdvanceEpochInput is the write that follows a known epoch with the next one. It
-// is refused where the epoch is later than the known one, and then answers with the
-// item. An older epoch is that of a table that was restored.
+// AdvanceEpochInput returns the write that increments a known epoch. It is refused
+// if the stored epoch is later; the reply then has the item. An older stored epoch
+// comes from a table that was restored.
 func AdvanceEpochInput(table string, known int64) *dynamodb.UpdateItemInput {
 	e := newExpression(1)
 	e.require("(attribute_not_exists(", e.name(attrEpoch), ") OR ", e.name(attrEpoch), " <= ", e.value(number(known)), ")")
@@ -34,8 +34,8 @@ func AdvanceEpochInput(table string, known int64) *dynamodb.UpdateItemInput {
 	}
 }
 
-// DecodeEpoch reads the epoch item; the epoch is 0 where there is no item. The
-// error is ErrDamaged.
+// DecodeEpoch reads the epoch item; without an item the epoch is 0. The error is
+// ErrDamaged.
 func DecodeEpoch(item Item) (int64, error) {
 	if len(item) == 0 {
 		return 0, nil

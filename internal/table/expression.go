@@ -10,9 +10,9 @@ import (
 	"github.com/tidegate/tidegate/pkg/bucket"
 )
 
-// expression collects the clauses of one update and its condition. The same
-// sequence of calls gives the same text, so that texts recur from write to
-// write and from node to node.
+// expression collects the clauses of an update and its condition. The same sequence
+// of calls gives the same text, so that texts recur from write to write and from
+// node to node.
 type expression struct {
 	names     map[string]string
 	values    map[string]types.AttributeValue
@@ -32,7 +32,7 @@ func newExpression(n int) *expression {
 	}
 }
 
-// name returns the alias of an attribute, the same for each use of it.
+// name returns the alias of an attribute, the same for each use.
 func (e *expression) name(attribute string) string {
 	if alias, ok := e.aliases[attribute]; ok {
 		return alias
@@ -62,8 +62,7 @@ func (e *expression) set(attribute string, v types.AttributeValue) {
 	clause(&e.sets, ", ", e.name(attribute), " = ", e.value(v))
 }
 
-// add leaves an attribute alone where n is 0: an ADD of nothing to a missing
-// attribute would create it.
+// add does nothing if n is 0: an ADD of 0 to a missing attribute would create it.
 func (e *expression) add(attribute string, n int64) {
 	if n != 0 {
 		clause(&e.adds, ", ", e.name(attribute), " ", e.value(number(n)))
@@ -90,9 +89,9 @@ func (e *expression) requireAbsent(attribute string) {
 	e.require("attribute_not_exists(", e.name(attribute), ")")
 }
 
-// change writes a limit's drawn count and requires the range it is true for.
-// A change without bounds still requires that the attribute exists: ADD would
-// make a phantom of a limit the item does not have.
+// change writes a limit's drawn count and requires the range for which the change
+// is valid. A change without bounds still requires that the attribute exists: ADD
+// would create a limit that the item does not have.
 func (e *expression) change(limit string, c bucket.Change) {
 	drawn := drawnOf(limit)
 	switch {
@@ -129,7 +128,7 @@ func (e *expression) update() *string {
 	return &s
 }
 
-// conditions returns the text of the condition expression, nil for none.
+// conditions returns the text of the condition expression; nil without conditions.
 func (e *expression) conditions() *string {
 	if e.condition.Len() == 0 {
 		return nil

@@ -11,21 +11,21 @@ import (
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-// TTL is what a commit does to the moment a bucket item expires.
+// TTL is the change of the time at which a bucket item expires.
 type TTL struct {
 	Remove bool
 	Set    int64 // epoch seconds; 0 with Remove false leaves the ttl as it is
 }
 
-// LimitChange is what a commit does to one limit.
+// LimitChange is the change of a limit by a commit.
 type LimitChange struct {
 	Name     string
 	Change   bucket.Change // of the drawn count, with the range it is true for
 	Consumed int64         // millitokens added to the consumption counter, net
 }
 
-// Commit is the form that spends and settles: the sum of all operations that
-// waited for one shard, in one write.
+// Commit is the form that spends and settles: the sum of all operations that waited
+// for a shard.
 type Commit struct {
 	Key         keys.Bucket
 	Guarded     bool // the condition names Level and Fingerprint; only credits go without
@@ -38,8 +38,8 @@ type Commit struct {
 	TTL         TTL
 }
 
-// Input is the write with everything it takes to learn the truth from its
-// answer: the new item, or the item that refused it.
+// Input returns the write. Its reply tells the stored state: the new item, or the
+// item that refused the write.
 func (c *Commit) Input(table string) *dynamodb.UpdateItemInput {
 	return updateInput(table, c.Key, c.expression())
 }
@@ -68,13 +68,13 @@ func (c *Commit) expression() *expression {
 	return e
 }
 
-// Create is the form that makes a bucket item: full, minus what the first
-// operations spend. It is refused where the item exists.
+// Create is the form that makes a full bucket item, minus the spends of the first
+// operations. It is refused if the item exists.
 type Create struct {
 	Bucket *Bucket
 }
 
-// Input is the write; refused, it answers with the item that is there.
+// Input returns the write. If it is refused, the reply has the stored item.
 func (c *Create) Input(table string) *dynamodb.PutItemInput {
 	e := newExpression(1)
 	e.requireAbsent(attrPK)
@@ -88,7 +88,7 @@ func (c *Create) Input(table string) *dynamodb.PutItemInput {
 	}
 }
 
-// Sync is the form that brings new settings to an item, keeping what is drawn.
+// Sync is the form that brings new settings to an item and keeps its drawn counts.
 type Sync struct {
 	Key        keys.Bucket
 	Level      int
@@ -102,7 +102,7 @@ type Sync struct {
 	Nonce      string
 }
 
-// KeptLimit is a limit the item has under its old settings.
+// KeptLimit is a limit that the item has under its old settings.
 type KeptLimit struct {
 	From, To bucket.Limit
 	Change   bucket.Change // moves the drawn count to the new refill count; always an addition
@@ -114,8 +114,8 @@ type DroppedLimit struct {
 	Max   int64 // the highest drawn count at which it is full
 }
 
-// Input is the write, in the same manner as a commit's. It removes the ttl: the
-// next spend sets it as the new settings want it.
+// Input returns the write, like Commit.Input. It removes the ttl: the next spend
+// sets it by the new settings.
 func (s *Sync) Input(table string) *dynamodb.UpdateItemInput {
 	e := newExpression(8 + 5*(len(s.Kept)+len(s.Added)+len(s.Dropped)))
 	e.requireEqual(attrLevel, number(int64(s.Level)))
@@ -148,8 +148,7 @@ func (s *Sync) Input(table string) *dynamodb.UpdateItemInput {
 	return updateInput(table, s.Key, e)
 }
 
-// Apply is the item as the write leaves it, to show what holds before anybody
-// has written it.
+// Apply returns the item after the write, before the write is made.
 func (s *Sync) Apply(item *Bucket) *Bucket {
 	b := *item
 	b.Fingerprint, b.Cascade, b.Parent, b.TTL = s.To, s.Cascade, s.Parent, 0
@@ -208,12 +207,12 @@ func updateInput(table string, key keys.Bucket, e *expression) *dynamodb.UpdateI
 	}
 }
 
-// KeyItem is a primary key as the SDK takes it.
+// KeyItem returns a primary key as the SDK takes it.
 func KeyItem(k keys.Key) Item {
 	return Item{attrPK: text(k.PK), attrSK: text(k.SK)}
 }
 
-// ReadInput is the consistent read of one item.
+// ReadInput returns the consistent read of an item.
 func ReadInput(table string, k keys.Key) *dynamodb.GetItemInput {
 	consistent := true
 	return &dynamodb.GetItemInput{

@@ -10,20 +10,19 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// Facts are how a table is, beside its items.
+// Facts describe a table without its items.
 type Facts struct {
 	Table *types.TableDescription
 	TTL   *types.TimeToLiveDescription
 }
 
-// Fault is one way in which a table differs from its [Definition], and what to
-// do about it.
+// Fault is a difference between a table and its [Definition], with a fix.
 type Fault struct {
 	What string `json:"what"`
 	Fix  string `json:"fix"`
 }
 
-// Inspect looks at a table. Of one that does not exist the error is a
+// Inspect describes a table. If the table does not exist, the error is a
 // *types.ResourceNotFoundException.
 func Inspect(ctx context.Context, client *dynamodb.Client, name string) (Facts, error) {
 	out, err := client.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &name})
@@ -37,8 +36,7 @@ func Inspect(ctx context.Context, client *dynamodb.Client, name string) (Facts, 
 	return Facts{Table: out.Table, TTL: ttl.TimeToLiveDescription}, nil
 }
 
-// Stream is what the records of the table's stream hold; empty where it has
-// none.
+// Stream returns the content of the table's stream records; empty without a stream.
 func (f Facts) Stream() types.StreamViewType {
 	if s := f.Table.StreamSpecification; s != nil && aws.ToBool(s.StreamEnabled) {
 		return s.StreamViewType
@@ -52,15 +50,15 @@ func (f Facts) Expires() bool {
 		(f.TTL.TimeToLiveStatus == types.TimeToLiveStatusEnabled || f.TTL.TimeToLiveStatus == types.TimeToLiveStatusEnabling)
 }
 
-// What to do about faults.
+// Fixes of faults.
 const (
 	fixElse  = "it was not made by `tidegate table create`: choose another --table"
 	fixWait  = "wait until it is active"
 	fixIndex = "add the index as `tidegate table create` makes it in a new table"
 )
 
-// Faults are what keeps the table from being used, nil for nothing. Indexes
-// beyond those of the definition are nobody's business.
+// Faults returns the faults that keep the table from being used. Additional indexes
+// are no faults.
 func (f Facts) Faults() []Fault {
 	want := Definition(aws.ToString(f.Table.TableName))
 	var faults []Fault
@@ -108,7 +106,7 @@ func (f Facts) indexFaults(want types.GlobalSecondaryIndex, fault func(fix, form
 	}
 }
 
-// sameKeys reports whether a key schema is the wanted one, of strings.
+// sameKeys reports whether a key schema equals the wanted schema, with string keys.
 func (f Facts) sameKeys(is, want []types.KeySchemaElement) bool {
 	return slices.EqualFunc(is, want, func(a, b types.KeySchemaElement) bool {
 		return aws.ToString(a.AttributeName) == aws.ToString(b.AttributeName) && a.KeyType == b.KeyType &&

@@ -7,11 +7,11 @@ import (
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-// ErrDamaged says that an item is none of ours, or not as we write it.
+// ErrDamaged says that an item is malformed, or not an item of Tidegate.
 var ErrDamaged = errors.New("damaged item")
 
-// ItemKey reads the typed key of an item or of its row in an index; the error
-// is ErrDamaged.
+// ItemKey reads the typed key of an item or of its row in an index; the error is
+// ErrDamaged.
 func ItemKey(item Item) (keys.Item, error) {
 	k, err := KeyOf(item)
 	if err != nil {
@@ -24,7 +24,7 @@ func ItemKey(item Item) (keys.Item, error) {
 	return parsed, nil
 }
 
-// KeyOf is the key of an item or of its row in an index, whatever its kind; the
+// KeyOf returns the key of an item or of its row in an index, of any kind; the
 // error is ErrDamaged.
 func KeyOf(item Item) (keys.Key, error) {
 	d := decoder{item: item}

@@ -20,10 +20,9 @@ const (
 // SchemaVersion is the version of the data model that this release writes.
 const SchemaVersion = 1
 
-// Namespace is an entry of the registry: the forward item gives the id of a
-// name and what became of the namespace, the reverse item the name of an id.
-// Times are unix milliseconds, 0 for what did not happen (or, of a creation, is
-// not known).
+// Namespace is an entry of the registry. The forward item maps a name to its id and
+// state, the reverse item maps an id to its name. Times are unix milliseconds; 0
+// means that the event did not happen, or that the creation is not known.
 type Namespace struct {
 	Name, ID  string
 	CreatedMs int64
@@ -36,9 +35,9 @@ type Namespace struct {
 // Deleted reports whether requests in the namespace are refused.
 func (n *Namespace) Deleted() bool { return n.DeletedMs != 0 }
 
-// CreateNamespaceItems are the writes that make both entries of a namespace,
-// and say in the namespace which schema it is written in. In one transaction,
-// they are refused as a whole where the name or the id is taken.
+// CreateNamespaceItems returns the writes that make both entries of a namespace and
+// mark the namespace with its schema. In a transaction, they are refused as a whole
+// if the name or the id is taken.
 func CreateNamespaceItems(table string, n Namespace) []types.TransactWriteItem {
 	forward := KeyItem(keys.NamespaceName{Name: n.Name}.Key())
 	forward[attrNamespaceID] = text(n.ID)
@@ -61,9 +60,9 @@ func CreateNamespaceItems(table string, n Namespace) []types.TransactWriteItem {
 	return writes
 }
 
-// ChangeNamespaceItem is the write that brings the forward entry from one state
-// to another: deleted, recovered, or with its purge begun. It is refused where
-// somebody else changed the entry.
+// ChangeNamespaceItem returns the write that changes the state of the forward
+// entry: deleted, recovered, or purge begun. It is refused if the entry has
+// changed.
 func ChangeNamespaceItem(table string, known, wanted Namespace) types.TransactWriteItem {
 	e := newExpression(8)
 	e.requireNamespace(known)
@@ -93,9 +92,9 @@ func ChangeNamespaceItem(table string, known, wanted Namespace) types.TransactWr
 	}}
 }
 
-// RemoveNamespaceItems are the writes that take both entries of a purged
-// namespace away, so that its name is free. In one transaction, they are refused
-// as a whole where the forward entry is not as known.
+// RemoveNamespaceItems returns the writes that delete both entries of a purged
+// namespace, so that its name is free. In a transaction, they are refused as a
+// whole if the forward entry is not as known.
 func RemoveNamespaceItems(table string, known Namespace) []types.TransactWriteItem {
 	e := newExpression(4)
 	e.requireNamespace(known)
@@ -114,8 +113,7 @@ func RemoveNamespaceItems(table string, known Namespace) []types.TransactWriteIt
 	}
 }
 
-// requireNamespace refuses a forward entry of another namespace, or one that
-// was changed.
+// requireNamespace requires that a forward entry is as known.
 func (e *expression) requireNamespace(known Namespace) {
 	e.requireEqual(attrNamespaceID, text(known.ID))
 	if known.Version == 0 {
@@ -153,8 +151,8 @@ func DecodeNamespace(item Item) (Namespace, error) {
 	return n, nil
 }
 
-// EncodeVersion is the record of which schema a namespace, or under the
-// registry the table, is written in.
+// EncodeVersion returns the record of the schema of a namespace or, with the
+// registry's key, of the table.
 func EncodeVersion(key keys.Version, schema int64) Item {
 	item := KeyItem(key.Key())
 	item[attrSchema] = number(schema)
@@ -162,8 +160,8 @@ func EncodeVersion(key keys.Version, schema int64) Item {
 	return item
 }
 
-// CreateVersionInput writes the record of this release's schema; it is refused
-// where there is a record.
+// CreateVersionInput writes the record of this release's schema. It is refused if a
+// record exists.
 func CreateVersionInput(table string, key keys.Version) *dynamodb.PutItemInput {
 	e := newExpression(1)
 	e.requireAbsent(attrPK)

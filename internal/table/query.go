@@ -1,11 +1,9 @@
 package table
 
 import (
-	"context"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/sourcegraph/conc/pool"
 
 	"github.com/tidegate/tidegate/pkg/keys"
 )
@@ -13,10 +11,6 @@ import (
 // IndexLag bounds how far a global secondary index is expected to be behind its table.
 // The usual lag is milliseconds.
 const IndexLag = time.Second
-
-// parallelQueries is how many queries of one request run at once: a namespace's 16
-// partitions take two round trips.
-const parallelQueries = 8
 
 // QueryInput reads the partition of a query from the table (index 0,
 // consistently) or from global secondary index n.
@@ -49,19 +43,37 @@ func QueryInput(table string, index int, q keys.Query) *dynamodb.QueryInput {
 	return in
 }
 
-// QueryAll runs queries side by side and returns their pages in the order of the queries.
-// The first error ends the others.
-func QueryAll(ctx context.Context, client *dynamodb.Client, queries []*dynamodb.QueryInput) ([]*dynamodb.QueryOutput, error) {
-	pages := make([]*dynamodb.QueryOutput, len(queries))
-	p := pool.New().WithContext(ctx).WithMaxGoroutines(parallelQueries).WithCancelOnError().WithFirstError()
-	for i, in := range queries {
-		p.Go(func(ctx context.Context) (err error) {
-			pages[i], err = client.Query(ctx, in)
-			return err
-		})
+// StartAfter makes a query continue after an item that an earlier query returned.
+// If the query does not list the item, it reports false and changes nothing.
+func StartAfter(in *dynamodb.QueryInput, index int, q keys.Query, last keys.Item) bool {
+	if !last.Valid() {
+		return false
 	}
-	if err := p.Wait(); err != nil {
-		return nil, err
+	row := last.Key()
+	start := KeyItem(row)
+	if index > 0 {
+		key := rowOf(last, index, q)
+		if key == nil {
+			return false
+		}
+		pk, sk := indexAttributes(index)
+		row, start[pk], start[sk] = *key, text(key.PK), text(key.SK)
 	}
-	return pages, nil
+	if !q.Lists(row) {
+		return false
+	}
+	in.ExclusiveStartKey = start
+	return true
+}
+
+// rowOf returns the key of an item's row in an index, or nil. The parent of an
+// entity is not in its key; the query gives it.
+func rowOf(item keys.Item, index int, q keys.Query) *keys.Key {
+	in := item.Indexes()
+	if e, ok := item.(keys.Entity); ok && index == 1 {
+		if parent, ok := keys.ParentOf(q); ok {
+			in = e.IndexesUnder(parent)
+		}
+	}
+	return []*keys.Key{in.GSI1, in.GSI2, in.GSI3, in.GSI4}[index-1]
 }

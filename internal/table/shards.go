@@ -8,8 +8,9 @@ import (
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-// Transaction is writes that are applied together or not at all. Under one token,
-// 1 to 36 characters, they are applied once at most, however often they are sent.
+// Transaction returns a request that applies all writes or none. DynamoDB applies
+// writes under the same token, 1 to 36 characters, at most once, however often they
+// are sent.
 func Transaction(token string, writes []types.TransactWriteItem) *dynamodb.TransactWriteItemsInput {
 	return &dynamodb.TransactWriteItemsInput{
 		ClientRequestToken:     &token,
@@ -18,9 +19,8 @@ func Transaction(token string, writes []types.TransactWriteItem) *dynamodb.Trans
 	}
 }
 
-// Split is the transaction that makes two shards of one. It is refused where the
-// shard is not what it was planned for, where the child is there already, and
-// where the child is not wanted.
+// Split is the transaction that splits a shard in two. It is refused if the shard
+// has changed since the plan, if the child exists, or if the child is not wanted.
 type Split struct {
 	Key         keys.Bucket // of the shard that is split
 	Level       int         // its level before
@@ -32,20 +32,20 @@ type Split struct {
 	Nonce       string
 }
 
-// SplitLimit is what a split leaves of a limit.
+// SplitLimit is the change of a limit by a split.
 type SplitLimit struct {
 	Limit bucket.Limit
 	Own   bucket.Change // of the drawn count; always an addition
 }
 
-// WantChange changes how many shards are wanted. The zero value changes nothing.
+// WantChange changes the wanted number of shards. The zero value changes nothing.
 type WantChange struct {
 	From int // as stored, 0 where nothing is
 	To   int // 0: no change
 }
 
-// Writes are the split shard's, the child's, and, where shard 0 is neither, a
-// check of it.
+// Writes returns the writes of the split shard and of its child, and a check of
+// shard 0 unless it is the split shard.
 func (s *Split) Writes(table string) []types.TransactWriteItem {
 	e := newExpression(8 + 4*len(s.Limits))
 	e.requireEqual(attrLevel, number(int64(s.Level)))
@@ -81,9 +81,9 @@ func (s *Split) Writes(table string) []types.TransactWriteItem {
 	return writes
 }
 
-// Merge is the transaction that makes one shard of two of one level and settings. It
-// is refused where they are not what it was planned for, and while the shard
-// that goes is wanted. The counters of that shard go with it.
+// Merge is the transaction that merges two shards with the same split level and
+// settings. It is refused if they have changed since the plan, or if the merged
+// shard is wanted. The counters of the merged shard are dropped.
 type Merge struct {
 	Into, Gone  keys.Bucket
 	Level       int // of both before
@@ -93,7 +93,7 @@ type Merge struct {
 	Nonce       string
 }
 
-// MergeLimit is what a merge makes of a limit.
+// MergeLimit is the change of a limit by a merge.
 type MergeLimit struct {
 	Limit   bucket.Limit
 	Change  bucket.Change // of the drawn count that stays; the count itself, set, where it is missing
@@ -105,8 +105,8 @@ type MergeLimit struct {
 	MissingInto, MissingGone bool
 }
 
-// Writes are those of the shard that stays, of the one that goes, and, where shard
-// 0 is neither, a check of it.
+// Writes returns the writes of the remaining and of the merged shard, and a check
+// of shard 0 unless it is the remaining shard.
 func (m *Merge) Writes(table string) []types.TransactWriteItem {
 	into, gone := newExpression(8+4*len(m.Limits)), newExpression(2+4*len(m.Limits))
 	for _, e := range []*expression{into, gone} {
@@ -166,14 +166,14 @@ func (l *MergeLimit) goes(e *expression) {
 	e.require(e.name(drawn), comparison, e.value(number(l.GoneMax)))
 }
 
-// Gather is the transaction that spends from several shards at once. Each part
-// is a spend of its shard; together they take all limits or none.
-type Gather struct {
+// MultiSpend is the transaction of a multi-shard spend. Each part is a spend of its
+// shard; together they take tokens from all limits or from no limit.
+type MultiSpend struct {
 	Parts []Commit
 }
 
-// Writes are one for each part.
-func (g *Gather) Writes(table string) []types.TransactWriteItem {
+// Writes returns a write for each part.
+func (g *MultiSpend) Writes(table string) []types.TransactWriteItem {
 	writes := make([]types.TransactWriteItem, len(g.Parts))
 	for i := range g.Parts {
 		c := &g.Parts[i]
@@ -182,8 +182,9 @@ func (g *Gather) Writes(table string) []types.TransactWriteItem {
 	return writes
 }
 
-// Want is the form that changes how many shards are wanted without making any: fewer,
-// which lets merges begin, or as many again as are still there.
+// Want is the form that changes the wanted number of shards without a split or
+// merge: a lower number, which lets merges begin, or the number of shards that
+// still exist.
 type Want struct {
 	Key        keys.Bucket // of any shard of the bucket
 	Change     WantChange
@@ -192,7 +193,7 @@ type Want struct {
 	Nonce      string
 }
 
-// Input is the write of shard 0, in the same manner as a commit's.
+// Input returns the write of shard 0, like Commit.Input.
 func (w *Want) Input(table string) *dynamodb.UpdateItemInput {
 	e := newExpression(4)
 	e.requireEqual(attrLevel, number(int64(w.Level)))
@@ -202,7 +203,7 @@ func (w *Want) Input(table string) *dynamodb.UpdateItemInput {
 	return updateInput(table, first(w.Key), e)
 }
 
-// first is shard 0 of a bucket, which keeps what concerns all of it.
+// first returns shard 0 of a bucket, which stores the state of the whole bucket.
 func first(key keys.Bucket) keys.Bucket {
 	key.Shard = 0
 	return key
@@ -225,7 +226,8 @@ func (e *expression) requireWantAtMost(shard int) {
 	e.require(e.name(attrWant), " <= ", e.value(number(int64(shard))))
 }
 
-// RemoveShard takes a shard away, unless it has split or merged since it was read.
+// RemoveShard deletes a shard. It is refused if the shard has split or merged since
+// it was read.
 func RemoveShard(table string, known *Bucket) types.TransactWriteItem {
 	e := newExpression(1)
 	e.requireEqual(attrLevel, number(int64(known.Level)))
@@ -239,7 +241,7 @@ func RemoveShard(table string, known *Bucket) types.TransactWriteItem {
 	}}
 }
 
-// RemoveDamaged takes a shard away that cannot be decoded, whatever it holds.
+// RemoveDamaged deletes a shard that cannot be decoded, with any content.
 func RemoveDamaged(table string, key keys.Bucket) types.TransactWriteItem {
 	e := newExpression(1)
 	e.requireExists(attrPK)

@@ -49,7 +49,7 @@ func transactions() map[string][]types.TransactWriteItem {
 			Limit: perMinute("tpm", 100), MissingInto: true, GoneMax: 49_200_000,
 			Change: bucket.Change{Set: true, Amount: 98_400_000, Min: math.MinInt64, Max: math.MaxInt64},
 		}),
-		"gather": (&Gather{Parts: []Commit{
+		"gather": (&MultiSpend{Parts: []Commit{
 			{
 				Key: shardKey(0), Guarded: true, Level: 2, Fingerprint: "k3J9x1QaZ0c", Acquires: 1, WriteUnits: 2, Nonce: "q8ZbT1xA.2q",
 				Limits: []LimitChange{{Name: "rpm", Change: bucket.Change{Amount: 30_000, Min: 49_150_000, Max: 49_170_000}, Consumed: 30_000}},
@@ -114,9 +114,9 @@ func TestTransactionsAreGolden(t *testing.T) {
 }
 
 // A transaction may have 100 writes, and a request 64 KB of expressions: what
-// gathers from all shards of a bucket with the most limits stays within both.
-func TestTheLargestGatherIsOneTransaction(t *testing.T) {
-	g := &Gather{}
+// spends from all shards of a bucket with the most limits stays within both.
+func TestTheLargestMultiSpendIsOneTransaction(t *testing.T) {
+	g := &MultiSpend{}
 	for i := range bucket.MaxShards {
 		c := Commit{Key: shardKey(i), Guarded: true, Level: bucket.MaxShards, Fingerprint: "k3J9x1QaZ0c", WriteUnits: 2, Nonce: "q8ZbT1xA.2q"}
 		for n := range bucket.MaxLimits {

@@ -18,22 +18,22 @@ const (
 	attrCreated = "created_ms"
 )
 
-// SigningKeyIDBytes is how long the id of a signing key is.
+// SigningKeyIDBytes is the length of a signing key's id.
 const SigningKeyIDBytes = 4
 
-// SigningKeyID names a signing key in what it signed.
+// SigningKeyID names a signing key in the data that it signs.
 type SigningKeyID [SigningKeyIDBytes]byte
 
-// SigningKey is a secret key of the table. It leaves the table for the nodes
-// that sign alone: no event, command or log carries it.
+// SigningKey is a secret key of the table. Only nodes that sign read it: no event,
+// command or log carries it.
 type SigningKey struct {
 	ID        SigningKeyID
 	Secret    []byte
 	CreatedMs int64 // unix milliseconds
 }
 
-// KeyPurpose is what a signing key is for. Keys of one purpose check nothing of
-// another.
+// KeyPurpose is the purpose of a signing key. A key verifies only data of its
+// purpose.
 type KeyPurpose uint8
 
 // The purposes.
@@ -42,7 +42,7 @@ const (
 	AuditKeys                   // seal audit events
 )
 
-// Query finds the keys of a purpose.
+// Query returns the query of the keys of a purpose.
 func (p KeyPurpose) Query() keys.Query {
 	if p == AuditKeys {
 		return keys.AuditKeys()
@@ -57,7 +57,7 @@ func (p KeyPurpose) item(id string) keys.Item {
 	return keys.LeaseKey{ID: id}
 }
 
-// PutSigningKeyInput stores a new key; it is refused where the id is taken.
+// PutSigningKeyInput stores a new key. It is refused if the id is taken.
 func PutSigningKeyInput(table string, p KeyPurpose, k SigningKey) *dynamodb.PutItemInput {
 	e := newExpression(1)
 	e.requireAbsent(attrPK)
@@ -115,7 +115,8 @@ func decodeSigningKey(item Item) (SigningKey, error) {
 	return k, nil
 }
 
-// SortSigningKeys puts the key to sign with last: the newest, by id among equals.
+// SortSigningKeys sorts keys by age, and by id among keys of the same age. The last
+// key signs.
 func SortSigningKeys(found []SigningKey) {
 	slices.SortFunc(found, func(a, b SigningKey) int {
 		return cmp.Or(cmp.Compare(a.CreatedMs, b.CreatedMs), bytes.Compare(a.ID[:], b.ID[:]))

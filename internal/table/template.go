@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// A stack of CloudFormation, in the order in which it is written.
+// A CloudFormation stack, in the order of its output.
 type (
 	stackTemplate struct {
 		Version     string                    `yaml:"AWSTemplateFormatVersion"`
@@ -25,7 +25,7 @@ type (
 	}
 	stackTable struct {
 		Type string `yaml:"Type"`
-		// What is in the table outlives the stack, and a change that would replace it.
+		// The data outlives the stack, and changes that would replace the table.
 		DeletionPolicy      string          `yaml:"DeletionPolicy"`
 		UpdateReplacePolicy string          `yaml:"UpdateReplacePolicy"`
 		Properties          stackProperties `yaml:"Properties"`
@@ -78,8 +78,8 @@ const templateHead = `# The table of Tidegate for CloudFormation, as "tidegate t
 # create" makes what has to be in it.
 `
 
-// Template is the table as a CloudFormation template, in YAML: that of
-// [Definition], with what a table should have that people rely on.
+// Template returns the table of [Definition] as a CloudFormation template in YAML,
+// with settings that protect the data.
 func Template(name string) ([]byte, error) {
 	const resource, parameter = "Table", "TableName"
 	attribute := func(of string) stackOutput {

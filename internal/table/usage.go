@@ -16,8 +16,8 @@ import (
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-// Attributes of usage snapshots. What a limit used is usagePrefix and its name;
-// a watermark is watermarkPrefix and the number of a bucket shard.
+// Attributes of usage snapshots. The usage of a limit is under usagePrefix and its
+// name, a watermark under watermarkPrefix and the number of a bucket shard.
 const (
 	attrEvents  = "total_events"
 	attrReplays = "replays"
@@ -28,16 +28,17 @@ const (
 
 // Bounds of usage snapshots.
 const (
-	// MaxReplays is how many replays one snapshot counts. The longest marks are the
-	// relay's, a position of 64 characters, so that they take 32 KB of an item's 400.
+	// MaxReplays bounds the replays that a snapshot counts. The longest marks are
+	// the relay's, a position of 64 characters, so that they take 32 KB of an
+	// item's 400 KB.
 	MaxReplays = 500
-	// MaxUsedLimits is how many limits one write counts: its expression may be
-	// 4 KB long. A bucket has 16, but may have others later in a batch.
+	// MaxUsedLimits bounds the limits that a write counts: its expression may have
+	// 4 KB. A bucket has 16 limits, but may have other limits later in a batch.
 	MaxUsedLimits = 64
 )
 
-// Usage is the content of a usage snapshot: what an entity used of a resource in
-// one window.
+// Usage is the content of a usage snapshot: the use of a resource by an entity in a
+// window.
 type Usage struct {
 	Key      keys.Usage
 	Used     []UsedTotal    // by limit
@@ -47,22 +48,22 @@ type Usage struct {
 	TTL      int64          // epoch seconds
 }
 
-// UsedTotal is what a snapshot counts of one limit: Tokens and Milli thousandths of one,
-// net, so that Tokens is negative where more was given back than spent and Milli never is.
-// The table's numbers hold far more millitokens than an int64.
+// UsedTotal is the net use of a limit, as tokens and thousandths of a token. Tokens
+// is negative if more was refunded than spent; Milli is never negative. The table's
+// numbers hold far more millitokens than an int64.
 type UsedTotal struct {
 	Limit         string
 	Tokens, Milli int64
 }
 
-// Used is what one write adds to one limit.
+// Used is the amount that a write adds to a limit.
 type Used struct {
 	Limit string
 	Milli int64 // millitokens, net: negative where more was given back than spent
 }
 
-// CountUsage is the form that adds to a snapshot what records tell, each once: it
-// is refused where any of them was counted. A snapshot that is not there is made.
+// CountUsage is the form that adds records to a snapshot, each once: it is refused
+// if any of them was counted before. It makes the snapshot if it does not exist.
 type CountUsage struct {
 	Key      keys.Usage
 	Used     []Used // at most MaxUsedLimits
@@ -72,16 +73,16 @@ type CountUsage struct {
 	TTL      int64          // epoch seconds
 }
 
-// CountedShard is which records of a bucket shard a write counts, by their
+// CountedShard selects the records of a bucket shard that a write counts, by their
 // positions.
 type CountedShard struct {
 	Shard       int
 	First, Last string
 }
 
-// Input is the write; refused, it answers with the snapshot that is there. Applied, it
-// answers with the old values of the attributes that it changed: none where it made the
-// snapshot.
+// Input returns the write. If it is refused, the reply has the stored snapshot. If
+// it is applied, the reply has the old values of the changed attributes; it is
+// empty if the write made the snapshot.
 func (c *CountUsage) Input(table string) *dynamodb.UpdateItemInput {
 	e := newExpression(8 + len(c.Used) + len(c.Shards))
 	for _, s := range c.Shards {
@@ -112,9 +113,9 @@ func (c *CountUsage) Input(table string) *dynamodb.UpdateItemInput {
 	}
 }
 
-// countReplay adds a mark to those of the snapshot, where it is not among them
-// and there is room. That contains stands under NOT is no comparison: the set is
-// known to exist.
+// countReplay adds a mark to the set of the snapshot, if the set lacks it and has
+// room. The function contains under NOT is not a comparison: the set is known to
+// exist.
 func (e *expression) countReplay(mark string) {
 	name := e.name(attrReplays)
 	e.require("(attribute_not_exists(", name, ") OR (NOT contains(", name, ", ", e.value(text(mark)), ") AND size(", name, ") < ", e.value(number(MaxReplays)), "))")
@@ -153,8 +154,8 @@ func DecodeUsage(item Item) (*Usage, error) {
 	return u, nil
 }
 
-// millitokens reads a sum of any size, as whole tokens and thousandths. Tokens beyond an
-// int64 become the nearest int64.
+// millitokens reads a sum of any size, as whole tokens and thousandths. Tokens
+// beyond an int64 become the nearest int64.
 func (d *decoder) millitokens(attribute string) (tokens, milli int64) {
 	var exact big.Rat
 	v, ok := d.item[attribute].(*types.AttributeValueMemberN)
@@ -175,7 +176,7 @@ func (d *decoder) millitokens(attribute string) (tokens, milli int64) {
 	return math.MaxInt64, 0
 }
 
-// set reads a set of strings, none where the attribute is missing.
+// set reads a set of strings; nil if the attribute is missing.
 func (d *decoder) set(attribute string) []string {
 	v, present := d.item[attribute]
 	if !present {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/tidegate/tidegate/internal/archive"
 	"github.com/tidegate/tidegate/internal/audit"
-	"github.com/tidegate/tidegate/internal/listing"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
@@ -108,7 +108,7 @@ func (s *stretch) endAt(p archive.Place) {
 
 // placeAt returns the event behind which the page of a cursor begins.
 func placeAt(cursor string) archive.Place {
-	key, ok := listing.At(cursor).(keys.Audit)
+	key, ok := store.CursorItem(cursor).(keys.Audit)
 	if !ok {
 		return archive.Place{}
 	}
@@ -129,7 +129,7 @@ func cursorAt(ns string, req *api.AuditListRequest, p archive.Place) string {
 	if !key.Valid() { // an event of the archive that was altered
 		key.ID = keys.AuditSystem
 	}
-	return listing.Behind(key)
+	return store.CursorBehind(key)
 }
 
 // List is one page of events, the newest first, each once. Events that happen while a

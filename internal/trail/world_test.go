@@ -11,10 +11,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/engine"
 	"github.com/tidegate/tidegate/internal/archive"
 	"github.com/tidegate/tidegate/internal/archive/archivetest"
 	"github.com/tidegate/tidegate/internal/audit"
-	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/internal/table/tabletest"
 	"github.com/tidegate/tidegate/internal/trail"
@@ -44,7 +44,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, S3: archivetest.New(t), now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
 	clock := func() time.Time { return w.now }
-	w.Bench = tabletest.Behind(t, localdynamo.New(localdynamo.Options{Now: clock}).HTTPClient(), clock)
+	w.Bench = tabletest.Behind(t, engine.New(engine.Options{Now: clock}).HTTPClient(), clock)
 	w.log = audit.NewLog(w.Direct, w.Table, w.Now, audit.IndexLag(indexLag))
 	w.archive = w.Open(t)
 	w.trail = trail.New(w.log, w.archive)

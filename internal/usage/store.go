@@ -8,7 +8,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/tidegate/tidegate/internal/listing"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -81,7 +81,7 @@ func (s *Store) page(ctx context.Context, ns string, q api.UsageRequest, show fu
 		show(one)
 		return snapshotBytes + len(one.Limits)*limitBytes, nil
 	}
-	cursor, err = listing.Page(ctx, s.client, s.table, steps(ns, q, wanted), listing.Request{Cursor: q.Cursor, Limit: q.Limit}, visit)
+	cursor, err = store.Page(ctx, s.client, s.table, steps(ns, q, wanted), store.PageRequest{Cursor: q.Cursor, Limit: q.Limit}, visit)
 	if err != nil {
 		return "", fmt.Errorf("read the usage of entity %s: %w", q.Entity, err)
 	}
@@ -105,12 +105,12 @@ func (s span) starts() (from, to string) {
 }
 
 // steps are the queries that find a request's snapshots, and others.
-func steps(ns string, q api.UsageRequest, wanted span) []listing.Step {
+func steps(ns string, q api.UsageRequest, wanted span) []store.Step {
 	if q.Resource == "" {
-		return []listing.Step{{Query: keys.UsageOf(ns, q.Entity, "", "")}}
+		return []store.Step{{Query: keys.UsageOf(ns, q.Entity, "", "")}}
 	}
 	from, to := wanted.starts()
-	return []listing.Step{
+	return []store.Step{
 		{Query: keys.UsageBetween(keys.UsageOf(ns, q.Entity, q.Resource, string(q.Window)), from, to)},
 		{Query: keys.UsageOfOverrides(ns, q.Entity, q.Resource)},
 	}

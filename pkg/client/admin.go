@@ -6,36 +6,36 @@ import (
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
-// Admin changes and reads what a namespace stores: limits, policies and
-// entities; and reads who changed them. Its requests need permissions of their own;
-// all may fail with an *Error or *UnavailableError.
+// Admin reads and changes the data of a namespace: limits, policies, entities, usage
+// and the audit log. Its requests need permissions of their own. Every method can fail
+// with an *Error or an *UnavailableError.
 type Admin struct{ c *Client }
 
-// Admin is the client's access to what is stored.
+// Admin returns the client's access to stored data.
 func (c *Client) Admin() Admin { return Admin{c} }
 
-// SetLimits replaces all limits of a level, and its policy if one is given. It
-// returns the level as stored. If the reply is lost, it may be set all the same;
-// setting again is safe.
+// SetLimits replaces all limits of a config level, and its policy if given. It returns
+// the level as stored. After a lost reply the limits may or may not be set; it is safe
+// to set them again.
 func (a Admin) SetLimits(ctx context.Context, q api.LimitsSetRequest) (api.LimitsLevel, error) {
 	return ask[api.LimitsLevel](ctx, a.c, api.VerbLimitsSet, q)
 }
 
-// GetLimits reads one level. One without limits is an *Error with the code
-// not_found.
+// GetLimits reads a config level. If the level has no limits, the error is an *Error
+// with the code not_found.
 func (a Admin) GetLimits(ctx context.Context, level api.LimitsTarget) (api.LimitsLevel, error) {
 	return ask[api.LimitsLevel](ctx, a.c, api.VerbLimitsGet, api.LimitsGetRequest{LimitsTarget: level})
 }
 
-// DeleteLimits takes all limits from a level, so that the next one holds. One
-// without limits is an *Error with the code not_found.
+// DeleteLimits deletes all limits of a config level, so that the next level applies. If
+// the level has no limits, the error is an *Error with the code not_found.
 func (a Admin) DeleteLimits(ctx context.Context, q api.LimitsDeleteRequest) error {
 	_, err := ask[api.LimitsDeleteReply](ctx, a.c, api.VerbLimitsDelete, q)
 	return err
 }
 
-// ListLimits reads one page of the levels that have limits. The reply's cursor
-// asks for the next page; it is empty on the last.
+// ListLimits reads a page of the config levels that have limits. The reply's cursor
+// requests the next page; it is empty on the last.
 func (a Admin) ListLimits(ctx context.Context, q api.LimitsListRequest) (api.LimitsListReply, error) {
 	return ask[api.LimitsListReply](ctx, a.c, api.VerbLimitsList, q)
 }
@@ -46,19 +46,19 @@ func (a Admin) ResolveLimits(ctx context.Context, entity, resource string) (api.
 	return ask[api.LimitsResolveReply](ctx, a.c, api.VerbLimitsResolve, api.LimitsResolveRequest{Entity: entity, Resource: resource})
 }
 
-// CreateEntity makes an entity and returns it. One that is there is an *Error
-// with the code already_exists; so is, after a lost reply, the one just made.
+// CreateEntity creates an entity and returns it. If the entity exists, the error is an
+// *Error with the code already_exists, also on a repeat after a lost reply.
 func (a Admin) CreateEntity(ctx context.Context, q api.EntityCreateRequest) (api.Entity, error) {
 	return ask[api.Entity](ctx, a.c, api.VerbEntityCreate, q)
 }
 
-// GetEntity reads an entity. One that nobody created is an *Error with the code
-// not_found; it may spend all the same.
+// GetEntity reads an entity. If it was never created, the error is an *Error with the
+// code not_found; an entity can spend without being created.
 func (a Admin) GetEntity(ctx context.Context, entity string) (api.Entity, error) {
 	return ask[api.Entity](ctx, a.c, api.VerbEntityGet, api.EntityGetRequest{ID: entity})
 }
 
-// UpdateEntity changes what the request names, and returns the entity.
+// UpdateEntity changes the fields set in the request and returns the entity.
 func (a Admin) UpdateEntity(ctx context.Context, q api.EntityUpdateRequest) (api.Entity, error) {
 	return ask[api.Entity](ctx, a.c, api.VerbEntityUpdate, q)
 }
@@ -69,37 +69,37 @@ func (a Admin) DeleteEntity(ctx context.Context, q api.EntityDeleteRequest) erro
 	return err
 }
 
-// ListChildren reads one page of the entities whose parent it is. The reply's
-// cursor asks for the next page; it is empty on the last.
+// ListChildren reads a page of an entity's children. The reply's cursor requests the
+// next page; it is empty on the last.
 func (a Admin) ListChildren(ctx context.Context, q api.EntityChildrenRequest) (api.EntityListReply, error) {
 	return ask[api.EntityListReply](ctx, a.c, api.VerbEntityChildren, q)
 }
 
-// ListEntities reads one page of all entities, as ListChildren does.
+// ListEntities reads a page of all entities, as ListChildren does.
 func (a Admin) ListEntities(ctx context.Context, q api.EntityListRequest) (api.EntityListReply, error) {
 	return ask[api.EntityListReply](ctx, a.c, api.VerbEntityList, q)
 }
 
-// ListAudit reads one page of audit events, the newest first. The reply's cursor
-// asks for the next page; it is empty on the last.
+// ListAudit reads a page of audit events, newest first. The reply's cursor requests the
+// next page; it is empty on the last.
 func (a Admin) ListAudit(ctx context.Context, q api.AuditListRequest) (api.AuditListReply, error) {
 	return ask[api.AuditListReply](ctx, a.c, api.VerbAuditList, q)
 }
 
-// VerifyAudit checks one part of the namespace's audit events. The reply's cursor
-// leads to the next.
+// VerifyAudit checks a part of the namespace's audit events. The reply's cursor requests
+// the next part.
 func (a Admin) VerifyAudit(ctx context.Context, q api.AuditVerifyRequest) (api.AuditVerifyReply, error) {
 	return ask[api.AuditVerifyReply](ctx, a.c, api.VerbAuditVerify, q)
 }
 
-// ShowAudit reads one audit event by its id, and whether it is as it was written.
+// ShowAudit reads an audit event by its id and reports whether its seal is intact.
 func (a Admin) ShowAudit(ctx context.Context, id string) (api.AuditShowReply, error) {
 	return ask[api.AuditShowReply](ctx, a.c, api.VerbAuditShow, api.AuditShowRequest{ID: id})
 }
 
-// Capacity reads one page of what the entities that have spent from a resource
-// hold of it. The reply's cursor asks for the next page; it is empty on the
-// last. Entities that never spent, or have long been full again, are not in it.
+// Capacity reads a page of the balances that entities have on a resource. The reply's
+// cursor requests the next page; it is empty on the last. Entities that never spent, or
+// whose buckets have long been full again, are left out.
 func (a Admin) Capacity(ctx context.Context, q api.CapacityRequest) (api.CapacityReply, error) {
 	return ask[api.CapacityReply](ctx, a.c, api.VerbCapacity, q)
 }
@@ -109,25 +109,23 @@ func (a Admin) Bucket(ctx context.Context, entity, resource string) (api.BucketR
 	return ask[api.BucketReply](ctx, a.c, api.VerbBucketGet, api.BucketRequest{Entity: entity, Resource: resource})
 }
 
-// ResetBucket makes a bucket full again, and of one shard, and returns how many it
-// had: 0 where nobody had spent from it, and nothing was to be done. Nodes may deny
-// by what they knew for another second. If the reply is lost, it may be done all the
-// same; doing it again forgives what was spent since.
+// ResetBucket refills a bucket, merges it into a single shard, and returns the previous
+// number of shards: 0 if the bucket did not exist. Nodes may deny from their known state
+// for another second. After a lost reply the reset may or may not be done; a repeat also
+// forgives the spending since.
 func (a Admin) ResetBucket(ctx context.Context, entity, resource string) (shards int64, err error) {
 	reply, err := ask[api.BucketResetReply](ctx, a.c, api.VerbBucketReset, api.BucketRequest{Entity: entity, Resource: resource})
 	return reply.Shards, err
 }
 
-// Usage reads one page of what an entity used, window by window. The reply's
-// cursor asks for the next page; it is empty on the last. What was spent in the
-// last seconds may not be in it yet.
+// Usage reads a page of an entity's usage, window by window. The reply's cursor requests
+// the next page; it is empty on the last. Usage of the last seconds may be missing.
 func (a Admin) Usage(ctx context.Context, q api.UsageRequest) (api.UsageListReply, error) {
 	return ask[api.UsageListReply](ctx, a.c, api.VerbUsageList, q)
 }
 
-// UsageSummary sums up one page of what Usage reads. The reply's cursor asks for
-// the next page, whose totals are added by [api.UsageTotals.Add]; it is empty on
-// the last.
+// UsageSummary sums up a page of [Admin.Usage]. The reply's cursor requests the next
+// page, whose totals [api.UsageTotals.Add] adds; it is empty on the last.
 func (a Admin) UsageSummary(ctx context.Context, q api.UsageRequest) (api.UsageSummaryReply, error) {
 	return ask[api.UsageSummaryReply](ctx, a.c, api.VerbUsageSummary, q)
 }
@@ -139,8 +137,8 @@ func (a Admin) SetPolicy(ctx context.Context, q api.PolicySetRequest) (api.Polic
 	return ask[api.PolicyLevel](ctx, a.c, api.VerbPolicySet, q)
 }
 
-// GetPolicy reads the policies of one level. One without any is an *Error with
-// the code not_found.
+// GetPolicy reads the policies of a config level. If the level has no policies, the
+// error is an *Error with the code not_found.
 func (a Admin) GetPolicy(ctx context.Context, level api.LimitsTarget) (api.PolicyLevel, error) {
 	return ask[api.PolicyLevel](ctx, a.c, api.VerbPolicyGet, api.PolicyGetRequest{LimitsTarget: level})
 }

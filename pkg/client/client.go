@@ -18,37 +18,37 @@ import (
 type (
 	// Error is a request that was refused, with a code of a closed list.
 	Error = api.Error
-	// Limit is one limit of a config level.
+	// Limit is a limit of a config level.
 	Limit = api.Limit
-	// LimitStatus is how one limit stands after a request.
+	// LimitStatus reports a limit after a request.
 	LimitStatus = api.LimitStatus
-	// Policy says what happens when Tidegate cannot be asked.
+	// Policy sets the behaviour while Tidegate is unavailable.
 	Policy = api.Policy
 )
 
-// The policies. Without any, the stored one holds for what the service
-// notices, and Block for what only the client notices.
+// The policies. If an acquire sets no policy, the stored policy applies to failures
+// behind the service, and Block to failures that only the client sees.
 const (
 	Block = api.PolicyBlock
 	Allow = api.PolicyAllow
 )
 
-// Consume maps limits to the whole tokens to spend, 0 or more. A limit in debt
-// also blocks who spends 0 of it.
+// Consume maps limits to the whole tokens to spend, 0 or more. A limit in debt denies
+// even an acquire of 0 tokens.
 type Consume map[string]int64
 
 // Deltas maps limits to the whole tokens to spend in addition or, negative, to
 // give back.
 type Deltas map[string]int64
 
-// Client asks Tidegate for one namespace. It is safe for concurrent use, and
-// holds nothing that would have to be closed.
+// Client sends requests for a namespace. It is safe for concurrent use and needs no
+// closing.
 type Client struct {
 	nc        *nats.Conn
 	namespace string
 	policy    Policy
 	timeout   time.Duration
-	observer  Observer // nil: nobody
+	observer  Observer // nil: not observed
 	store     *storeTime
 }
 
@@ -91,21 +91,21 @@ func New(nc *nats.Conn, opts ...Option) (*Client, error) {
 	return c, nil
 }
 
-// AcquireOption configures one acquire.
+// AcquireOption configures an acquire.
 type AcquireOption func(*api.AcquireRequest)
 
-// OnUnavailable sets the policy of one acquire. It overrules all others.
+// OnUnavailable sets the policy of an acquire. It overrides every stored policy.
 func OnUnavailable(p Policy) AcquireOption {
 	return func(q *api.AcquireRequest) { q.OnUnavailable = p }
 }
 
-// OverrideLimits replaces the stored limits for one acquire, which then has a
-// bucket of its own. It needs a permission of its own.
+// OverrideLimits replaces the stored limits for an acquire, which then uses a bucket of
+// its own. It needs a separate permission.
 func OverrideLimits(limits ...Limit) AcquireOption {
 	return func(q *api.AcquireRequest) { q.Limits = limits }
 }
 
-// Acquire spends from all limits named or from none. See the package's doc for
+// Acquire spends from all named limits, or from none. The package documentation lists
 // the errors.
 func (c *Client) Acquire(ctx context.Context, entity, resource string, consume Consume, opts ...AcquireOption) (*Lease, error) {
 	q := api.AcquireRequest{Entity: entity, Resource: resource, Consume: sorted(consume), OnUnavailable: c.policy}
@@ -149,7 +149,7 @@ func (c *Client) Do(ctx context.Context, entity, resource string, consume Consum
 		if used {
 			return
 		}
-		// use failed, or did not return at all: then there is nobody to tell.
+		// use failed or panicked; after a panic no caller receives the error.
 		if e := lease.Release(context.WithoutCancel(ctx)); e != nil {
 			err = errors.Join(err, e)
 		}
@@ -159,9 +159,9 @@ func (c *Client) Do(ctx context.Context, entity, resource string, consume Consum
 	return err
 }
 
-// Status says how the limits of an entity stand, spending nothing: of one
-// resource, or, if it is empty, of all the entity has used. With a resource and
-// consume, it also says whether an acquire of so much would pass now.
+// Status reports the limits of an entity without spending: on a resource or, if it is
+// empty, on all resources that the entity has used. With a resource and consume, it also
+// reports whether an acquire of these amounts would be admitted now.
 func (c *Client) Status(ctx context.Context, entity, resource string, consume Consume) (api.StatusReply, error) {
 	return ask[api.StatusReply](ctx, c, api.VerbStatus, api.StatusRequest{Entity: entity, Resource: resource, Consume: sorted(consume)})
 }
@@ -183,9 +183,8 @@ func ask[Reply any](ctx context.Context, c *Client, verb api.Verb, request any) 
 	return reply, nil
 }
 
-// exchange sends one request, once, and waits for its reply. Where ctx has no id for
-// it, it has the one that the service gives it, which an error tells. The errors are
-// those of the package's doc.
+// exchange sends a request once and waits for its reply. If ctx has no request ID, the
+// service generates it and errors carry it. The package documentation lists the errors.
 func (c *Client) exchange(ctx context.Context, verb api.Verb, payload []byte) ([]byte, error) {
 	msg := &nats.Msg{Subject: api.Subject(c.namespace, verb), Data: payload}
 	if id := requestID(ctx); id != "" {

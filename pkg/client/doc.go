@@ -3,13 +3,13 @@
 //
 // # Words
 //
-//   - To acquire is to spend from several limits of an entity (an API key, a
-//     user) and a resource (a model, an endpoint), all or none.
-//   - A [Lease] is what an acquire was granted. It can be adjusted, when the
-//     true cost is known, and released, when nothing was used.
-//   - A denial is a [*DeniedError]; it says when the same request would pass.
-//   - A degraded lease was granted because Tidegate could not be asked and the
-//     policy was to allow. Settling it does nothing.
+//   - Acquire: spend from several limits of an entity (an API key, a user) and a
+//     resource (a model, an endpoint), all or nothing.
+//   - [Lease]: the tokens of an admitted acquire. Adjust it once the actual cost is
+//     known; release it if nothing was used.
+//   - Denial: a [*DeniedError]; it tells when the same request would be admitted.
+//   - Degraded lease: admitted without Tidegate, because it was unavailable and the
+//     policy was to allow (fail open). Settling it does nothing.
 //
 // # A call that costs an unknown number of tokens
 //
@@ -34,22 +34,21 @@
 //	                       ──▶ policy block (the default) ────▶ *UnavailableError
 //	        ──▶ ctx cancelled ────────────────────────────────▶ context.Canceled
 //
-// All are found with errors.As and errors.Is. The client never repeats an
-// acquire whose reply is lost: its tokens may be spent. It repeats, once, a request
-// that a node refused as too late while the caller still waits: nothing was spent.
+// Match all of them with errors.As and errors.Is. The client never repeats an acquire
+// whose reply was lost: its tokens may be spent. It repeats, once, a request that a node
+// refused as too late while the caller still waits: nothing was spent.
 //
-// Where tenants have permissions of their own, the connection has to be made with
-// [InboxPrefix]: replies reach it under no other prefix. The prefix is the
-// connection's and not the client's, so [New] cannot set it, and a connection
-// serves one namespace. What the server does not permit nobody answers: the
-// call ends with its time, as an *UnavailableError, and the connection's error
-// handler is told why.
+// If tenants have permissions of their own, connect with [InboxPrefix]: replies reach the
+// connection under no other prefix. The prefix belongs to the connection, so [New] cannot
+// set it, and a connection serves a single namespace. The server drops a request without
+// permission: the call ends at its timeout with an *UnavailableError, and NATS reports
+// the violation to the connection's error handler.
 //
-// Every request has an id, which is in each line that the service logs about it,
-// and in the errors here: that of [WithRequestID], or else one of its own.
+// Every request has an ID, which appears in each of the service's log lines about it and
+// in the errors here: the ID of [WithRequestID], or a generated ID.
 //
-// The deadline of the context travels with the request, so that the service
-// does not spend for a caller that has gone. Without one, [WithTimeout] holds.
-// Replies tell the store's time: from the second request on, the deadline counts
-// from when the caller asked, however long the request waits on its way.
+// The deadline of the context travels with the request, so that the service does not
+// spend for a caller that has given up. Without a deadline, [WithTimeout] applies. Replies
+// carry the store's time: from the second request on, the deadline counts from when the
+// caller asked, however long the request takes to arrive.
 package tidegate

@@ -14,20 +14,19 @@ import (
 // ErrReleased says that a lease was released before.
 var ErrReleased = errors.New("the lease is released")
 
-// DeniedError says that limits do not hold what was asked for. Nothing was
-// spent.
+// DeniedError reports that limits are short of the requested tokens. Nothing was spent.
 type DeniedError struct {
 	Entity, Resource string
-	// RequestID is the one of [WithRequestID], or that an [Observer] was told, if any:
-	// a denial is nothing that services log.
+	// RequestID is the ID of [WithRequestID] or [Observer], if any: services do not log
+	// denials.
 	RequestID string
-	// RetryAfter is exact: the same request alone passes after it. Callers that
-	// share a bucket should wait for Jittered instead. With Never it is the
-	// longest duration there is, so that who overlooks Never does not spin.
+	// RetryAfter is exact: the same request is admitted after it, if no other caller
+	// spends. Callers that share a bucket should wait for Jittered instead. If Never is
+	// set, it is the longest duration, so that a caller that ignores Never does not spin.
 	RetryAfter time.Duration
 	// Never: the request costs more than a capacity, so it can never pass.
 	Never bool
-	// Limits are all limits of all levels, those that would hold included.
+	// Limits are all limits of all cascade levels, including those with enough tokens.
 	Limits []LimitStatus
 }
 
@@ -60,12 +59,12 @@ func (e *DeniedError) Error() string {
 	return b.String() + "; retry after " + e.RetryAfter.String()
 }
 
-// leastJitter spreads even those who are told to wait for a moment only.
+// leastJitter spreads callers even after a very short retry-after.
 const leastJitter = 10 * time.Millisecond
 
-// Jittered is RetryAfter and a random part of as much as half of it, at least
-// of 10 ms: callers that were denied together do not come back together, and
-// none comes back in vain.
+// Jittered returns RetryAfter plus a random part of up to half of it, at least up to
+// 10 ms, so that callers denied together do not retry together, and none retries too
+// early.
 func (e *DeniedError) Jittered() time.Duration {
 	if e.Never {
 		return e.RetryAfter
@@ -74,15 +73,15 @@ func (e *DeniedError) Jittered() time.Duration {
 	return e.RetryAfter + min(jitter, math.MaxInt64-e.RetryAfter)
 }
 
-// UnavailableError says that Tidegate could not be asked, or could not decide
-// in time, and the policy is to block. Whether tokens were spent is unknown
-// unless the cause says so; they never were if nobody answered at all.
+// UnavailableError reports that Tidegate did not answer, or could not decide in time, and
+// the policy is to block. Whether tokens were spent is unknown unless the cause says so;
+// without any responder nothing was spent.
 type UnavailableError struct {
 	// Err is the cause: nats.ErrNoResponders, nats.ErrTimeout,
 	// context.DeadlineExceeded, or an *Error of status 408 or 503.
 	Err error
-	// RequestID finds the request in logs; see [WithRequestID]. Of an acquire that
-	// nobody answered it is empty, unless the caller had one.
+	// RequestID finds the request in logs; see [WithRequestID]. It is empty for an
+	// acquire without a reply, unless the caller set an ID.
 	RequestID string
 }
 

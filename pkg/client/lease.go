@@ -11,23 +11,23 @@ import (
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
-// attempts is how often a settlement is sent whose reply does not arrive. The
-// service does it once and answers the repetition as it did the first.
+// attempts bounds how often a settlement is sent until a reply arrives. Settlements are
+// idempotent: the service answers a repeat as it did the first.
 const attempts = 3
 
-// Lease is what an acquire was granted. It is safe for concurrent use: its
-// settlements go out one after the other, as each needs the token that the one
-// before was answered with.
+// Lease holds the tokens of an admitted acquire. It is safe for concurrent use; its
+// settlements are sent in sequence, because each needs the token that the previous reply
+// brought.
 type Lease struct {
 	client   *Client
 	degraded bool
 
-	turn chan struct{} // holds one value while no settlement is under way
+	turn chan struct{} // holds a value while no settlement is in flight
 
 	mu       sync.Mutex
-	token    string        // guarded by mu; written by who has the turn
-	released bool          // guarded by mu; written by who has the turn
-	limits   []LimitStatus // guarded by mu; written by who has the turn
+	token    string        // guarded by mu; written by the settlement that has the turn
+	released bool          // guarded by mu; written by the settlement that has the turn
+	limits   []LimitStatus // guarded by mu; written by the settlement that has the turn
 }
 
 func newLease(c *Client, reply api.AcquireReply) *Lease {
@@ -36,9 +36,9 @@ func newLease(c *Client, reply api.AcquireReply) *Lease {
 	return l
 }
 
-// Lease is the lease of a token, to settle what another process was granted. It
-// asks nobody: a token that is none is refused when it is settled. The empty
-// token is that of a degraded lease.
+// Lease returns the lease of a token, to settle the acquire of another process. It sends
+// no request: an invalid token is refused when it is settled. The empty token is the
+// token of a degraded lease.
 func (c *Client) Lease(token string) *Lease {
 	return newLease(c, api.AcquireReply{Lease: token, Degraded: token == ""})
 }
@@ -63,11 +63,10 @@ func (l *Lease) Limits() []LimitStatus {
 	return l.limits
 }
 
-// Adjust spends more, which may lead into debt, or gives back, at most what the
-// lease holds. If it fails with an *UnavailableError, its effect is unknown:
-// the same deltas may be sent again and count once; others may then be refused
-// with the code lease_conflict. A debit counts again when it is repeated only if
-// the service cannot reach its lease records.
+// Adjust spends more, possibly into debt, or gives back at most the tokens that the lease
+// holds. After an *UnavailableError its effect is unknown: the same deltas may be sent
+// again and count once; different deltas may be refused with the code lease_conflict. A
+// repeated debit counts twice only if the service cannot reach its lease records.
 func (l *Lease) Adjust(ctx context.Context, deltas Deltas) error {
 	return l.settle(ctx, func() error {
 		q := api.AdjustRequest{Lease: l.token, Deltas: sorted(deltas)}
@@ -117,8 +116,8 @@ func (l *Lease) settle(ctx context.Context, do func() error) error {
 	return do()
 }
 
-// settlement asks until a reply arrives, a few times under one id, while ctx lasts.
-// Each attempt waits as long as the client's timeout.
+// settlement sends a request until a reply arrives, up to attempts times, with the same
+// ID, while ctx lasts. Each attempt waits for the client's timeout.
 func settlement[Reply any](ctx context.Context, c *Client, verb api.Verb, request any) (reply Reply, err error) {
 	ctx = named(ctx)
 	for range attempts {

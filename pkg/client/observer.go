@@ -8,7 +8,7 @@ import (
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
-// Call is one request, as an [Observer] sees it.
+// Call is a request, as an [Observer] sees it.
 type Call struct {
 	Verb      api.Verb
 	Namespace string

@@ -18,33 +18,32 @@ type Operator struct{ c *Client }
 // connect: their permissions let them receive replies only under this prefix.
 func OperatorInboxPrefix() nats.Option { return InboxPrefix(api.OperatorNamespace) }
 
-// Operator is the client's access to what belongs to no tenant, whatever its
-// own namespace.
+// Operator returns the client's access to data outside all namespaces.
 func (c *Client) Operator() Operator {
 	o := *c
 	o.namespace = api.OperatorNamespace
 	return Operator{&o}
 }
 
-// CreateNamespace makes a namespace. One that is there is an *Error with the code
-// already_exists, a deleted one that is not yet purged one with the code conflict.
+// CreateNamespace creates a namespace. If it exists, the error is an *Error with the code
+// already_exists; if it is deleted and not yet purged, with the code conflict.
 func (o Operator) CreateNamespace(ctx context.Context, name string) (api.Namespace, error) {
 	return ask[api.Namespace](ctx, o.c, api.VerbNamespaceCreate, api.NamespaceRequest{Name: name})
 }
 
-// GetNamespace describes a namespace, also a deleted one.
+// GetNamespace describes a namespace, including a deleted namespace.
 func (o Operator) GetNamespace(ctx context.Context, name string) (api.Namespace, error) {
 	return ask[api.Namespace](ctx, o.c, api.VerbNamespaceGet, api.NamespaceRequest{Name: name})
 }
 
-// ListNamespaces reads one page of all namespaces, by name. The reply's cursor
-// asks for the next page; it is empty on the last.
+// ListNamespaces reads a page of all namespaces, by name. The reply's cursor requests the
+// next page; it is empty on the last.
 func (o Operator) ListNamespaces(ctx context.Context, q api.NamespaceListRequest) (api.NamespaceListReply, error) {
 	return ask[api.NamespaceListReply](ctx, o.c, api.VerbNamespaceList, q)
 }
 
-// DeleteNamespace refuses all requests in a namespace from now on. What it holds
-// stays, for RecoverNamespace.
+// DeleteNamespace makes services refuse all requests in a namespace. Its data stays, for
+// RecoverNamespace.
 func (o Operator) DeleteNamespace(ctx context.Context, name string) (api.Namespace, error) {
 	return ask[api.Namespace](ctx, o.c, api.VerbNamespaceDelete, api.NamespaceRequest{Name: name})
 }
@@ -55,8 +54,8 @@ func (o Operator) RecoverNamespace(ctx context.Context, name string) (api.Namesp
 	return ask[api.Namespace](ctx, o.c, api.VerbNamespaceRecover, api.NamespaceRequest{Name: name})
 }
 
-// PurgeNamespace does one step of removing all that a deleted namespace holds,
-// for good. Call it until its reply is done; then the name is free.
+// PurgeNamespace does a step of removing all data of a deleted namespace permanently.
+// Call it until its reply is done; then the name is free.
 func (o Operator) PurgeNamespace(ctx context.Context, name string) (api.NamespacePurgeReply, error) {
 	return ask[api.NamespacePurgeReply](ctx, o.c, api.VerbNamespacePurge, api.NamespaceRequest{Name: name})
 }
@@ -67,8 +66,8 @@ func (o Operator) ListLeaseKeys(ctx context.Context) ([]api.LeaseKey, error) {
 	return reply.Keys, err
 }
 
-// RotateLeaseKey makes the key that signs leases next, once all nodes know it.
-// If one waits already, that one is returned. Leases of older keys stay good.
+// RotateLeaseKey creates the key that signs leases next, once all nodes know it. If a key
+// is already waiting, it returns that key. Leases of older keys stay valid.
 func (o Operator) RotateLeaseKey(ctx context.Context) (api.LeaseKey, error) {
 	return ask[api.LeaseKey](ctx, o.c, api.VerbKeyRotate, struct{}{})
 }

@@ -8,11 +8,10 @@ import (
 
 type requestIDKey struct{}
 
-// WithRequestID returns a context whose requests carry an id that the caller has
-// for what it does, so that the logs of both can be put together. Without it each
-// call has a new one: of an acquire, which is to be cheap, the one that the service
-// gives it, and so none where nobody answers. An id is 1 to 64 letters, digits and
-// `_ . : / + = @ -`; one that is none is not used.
+// WithRequestID returns a context whose requests carry the caller's own ID, so that both
+// logs can be correlated. Without it, each call gets a new ID; an acquire, to be cheap,
+// gets its ID from the service, and so has no ID without a reply. An ID has 1 to 64
+// letters, digits and `_ . : / + = @ -`; a malformed ID is ignored.
 func WithRequestID(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, requestIDKey{}, id)
 }
@@ -25,7 +24,7 @@ func requestID(ctx context.Context) string {
 	return ""
 }
 
-// named is ctx with an id: the one that it has, or a new one.
+// named returns ctx with a request ID: its own, or a new ID.
 func named(ctx context.Context) context.Context {
 	if requestID(ctx) != "" {
 		return ctx

@@ -15,10 +15,10 @@ import (
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
-// Services lists the processes of Tidegate that run, by service and age, with how
-// far each is behind. Nobody knows how many there are: the list ends when none has
-// answered for as long as quiet, or with the context. Without permission to ask, or
-// where none runs, it is empty.
+// Services lists the running processes of Tidegate, by service and age, with how far each
+// is behind. Their number is unknown, so that the list ends once no process has answered
+// for the duration quiet, or with the context. Without permission to ask, or without any
+// process, it is empty.
 func (o Operator) Services(ctx context.Context, quiet time.Duration) ([]api.Service, error) {
 	subject, err := micro.ControlSubject(micro.StatsVerb, "", "")
 	if err != nil {
@@ -55,8 +55,7 @@ func (o Operator) Services(ctx context.Context, quiet time.Duration) ([]api.Serv
 	}
 }
 
-// readService reads what a process says of itself; ok is false for one of
-// somebody else's.
+// readService decodes a process's answer; ok is false for a foreign service.
 func readService(data []byte) (s api.Service, ok bool) {
 	var stats micro.Stats
 	if err := json.Unmarshal(data, &stats); err != nil {

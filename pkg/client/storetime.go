@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// timeUnit is what replies cut off of the store's time.
+	// timeUnit is the unit to which replies truncate the store's time.
 	timeUnit = time.Millisecond
-	// driftPart of the time since the last reply is how far two clocks may have drifted
-	// apart: 200 ppm, which is twice what a poor oscillator does.
+	// driftPart bounds the drift of two clocks, as a fraction of the time since the last
+	// reply: 1/5000 is 200 ppm, twice the drift of a poor oscillator.
 	driftPart = 5000
 	// aheadFor is how long the clock of the node that is ahead counts, while replies
 	// come from others.
@@ -25,14 +25,14 @@ const (
 	maxParting = 100 * time.Millisecond
 )
 
-// storeTime turns deadlines of this process into the store's time. Each reply bounds
-// how far the store's time is ahead of the local one,
+// storeTime converts deadlines of this process to the store's time. Each reply bounds how
+// far the store's time is ahead of the local time,
 //
 //	told − received  ≤  ahead  ≤  told + 1 ms − sent
 //
-// and the intersection of the bounds is about as wide as the fastest round trip.
-// Deadlines go by the upper bound, so that no error here ends a request early. Nodes'
-// clocks differ too: of bounds that contradict each other the higher ones hold.
+// and the intersection of the bounds is about as wide as the fastest round trip. Deadlines
+// use the upper bound, so that an error here never ends a request early. Nodes' clocks
+// differ too: if bounds contradict each other, the higher bound wins.
 //
 // Local time is monotonic, counted from the anchor.
 type storeTime struct {
@@ -75,7 +75,7 @@ func (s *storeTime) deadline(wait time.Duration) (at time.Time, known bool) {
 	return s.local(now).Add(wait + s.high + age/driftPart), true
 }
 
-// learn takes the bounds of one reply to a request of the monotonic time sent.
+// learn applies the bounds of a reply; sent is the monotonic time of its request.
 func (s *storeTime) learn(sent time.Duration, header nats.Header) {
 	told, ok := api.ParseTime(header.Get(api.HeaderTime))
 	if !ok {
@@ -94,7 +94,7 @@ func (s *storeTime) learn(sent time.Duration, header nats.Header) {
 	case !s.known, low > knownHigh, high < knownLow && age > aheadFor:
 		s.known, s.low, s.high = true, low, high
 	case high < knownLow:
-		return // a node whose clock is behind another's
+		return // this node's clock is behind another node's
 	default:
 		s.low, s.high = max(low, knownLow), min(high, knownHigh)
 	}

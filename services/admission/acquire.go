@@ -1,7 +1,7 @@
 package admission
 
 import (
-	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/bucket"
@@ -26,7 +26,7 @@ func (s *Service) acquireOverride(r *request) {
 		r.refuse(asError(err))
 		return
 	}
-	given, fingerprint := limits.Brought(req.Limits)
+	given, fingerprint := config.Override(req.Limits)
 	s.spend(r, &req, keys.Bucket{
 		Namespace: r.namespaceID, Entity: req.Entity, Resource: keys.OverrideResource(req.Resource, fingerprint),
 	}, given)

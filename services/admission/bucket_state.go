@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/pkg/bucket"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -145,7 +145,7 @@ func (b *bucketState) readTree() *treeRead {
 
 // snapshotUnder returns the bucket as it was last seen, under settings, and its age. It
 // is not ok where the bucket is unknown, or known under other settings only.
-func (m *member) snapshotUnder(now bucket.Instant, settings *limits.Resolved) (state result, age time.Duration, ok bool) {
+func (m *member) snapshotUnder(now bucket.Instant, settings *config.Resolved) (state result, age time.Duration, ok bool) {
 	seen := m.writer.known.seen.Load()
 	if seen == nil || seen.unread || m.writer.settings.isOutdated() {
 		return result{}, 0, false
@@ -165,7 +165,7 @@ func (m *member) snapshotUnder(now bucket.Instant, settings *limits.Resolved) (s
 
 // treeUnder is snapshotUnder for a bucket of several shards. Its age is at most that of a
 // denial.
-func (b *bucketState) treeUnder(now bucket.Instant, settings *limits.Resolved) (state result, age time.Duration, ok bool) {
+func (b *bucketState) treeUnder(now bucket.Instant, settings *config.Resolved) (state result, age time.Duration, ok bool) {
 	tree := b.recent(maxDenialAge)
 	if len(tree) < 2 {
 		return result{}, 0, false
@@ -179,7 +179,7 @@ func (b *bucketState) treeUnder(now bucket.Instant, settings *limits.Resolved) (
 
 // treeInForce returns a tree as it counts under the settings, whatever settings its
 // shards were last written under.
-func treeInForce(now bucket.Instant, tree shards.Tree, settings *limits.Resolved) shards.Tree {
+func treeInForce(now bucket.Instant, tree shards.Tree, settings *config.Resolved) shards.Tree {
 	counted := make(shards.Tree, len(tree))
 	for i, b := range tree {
 		counted[i] = inForce(now, b.Key, b, settings)

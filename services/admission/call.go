@@ -8,7 +8,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/requestlog"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/table"
@@ -119,7 +119,7 @@ type shardResult struct {
 	verdict verdict
 
 	// settings are the last known settings; nil where none were ever known.
-	settings *limits.Resolved
+	settings *config.Resolved
 	// item is the shard after the write, or the state that denies.
 	item *table.Bucket
 	now  bucket.Instant

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/bucket"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -34,7 +34,7 @@ type cascade struct {
 // level is a bucket that a cascade spends from.
 type level struct {
 	*member
-	settings *limits.Resolved // that the cascade goes by
+	settings *config.Resolved // that the cascade goes by
 	standing standing
 	state    result // the result that the standing follows from, if there is one
 }
@@ -142,7 +142,7 @@ func (c *cascade) follow(missing api.Amounts) error {
 // levelSettings holds the settings of a level.
 type levelSettings struct {
 	key      keys.Bucket
-	settings *limits.Resolved
+	settings *config.Resolved
 }
 
 func (c *cascade) settings() []levelSettings {

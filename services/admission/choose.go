@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -23,7 +23,7 @@ const fullness = 1024
 // different shards. Shards that are hot, or about to be merged away, are avoided while
 // others hold the costs; then elsewhere says that, if the chosen shard is hot as well,
 // it is worth to choose again.
-func (b *bucketState) choose(now bucket.Instant, tree shards.Tree, settings *limits.Resolved, costs api.Amounts) (shard int, elsewhere bool) {
+func (b *bucketState) choose(now bucket.Instant, tree shards.Tree, settings *config.Resolved, costs api.Amounts) (shard int, elsewhere bool) {
 	usable := tree
 	for i, item := range tree { // in the order of their numbers
 		if item.Key.Shard >= tree.Wanted() {
@@ -44,7 +44,7 @@ func (b *bucketState) choose(now bucket.Instant, tree shards.Tree, settings *lim
 
 // bestOf chooses among the shards that are not to be avoided. Of equal shards it takes
 // the first from home on, so that nodes that leave a shard at once do not meet again.
-func bestOf(now bucket.Instant, tree shards.Tree, settings *limits.Resolved, costs api.Amounts, last, home int, avoid shardSet) int {
+func bestOf(now bucket.Instant, tree shards.Tree, settings *config.Resolved, costs api.Amounts, last, home int, avoid shardSet) int {
 	best, bestScore, lastScore := -1, int64(0), int64(-1)
 	for i := range tree {
 		b := tree[(home+i)%len(tree)]
@@ -76,7 +76,7 @@ func homeOf(node string, count int) int {
 }
 
 // scoreOf returns how full a shard is, and whether it holds the costs by itself.
-func scoreOf(now bucket.Instant, b *table.Bucket, settings *limits.Resolved, costs api.Amounts) (score int64, holds bool) {
+func scoreOf(now bucket.Instant, b *table.Bucket, settings *config.Resolved, costs api.Amounts) (score int64, holds bool) {
 	score = fullness
 	for i := range b.Limits {
 		l := &b.Limits[i]

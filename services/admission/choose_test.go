@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/shards"
-	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 )
@@ -29,7 +29,7 @@ func dividedInto(balances ...int64) shards.Tree {
 
 // testBucket is a bucket of which a node knows nothing.
 func testBucket(boot string) *bucketState {
-	return &bucketState{router: &router{env: &env{nonces: &nonces{boot: boot}, clock: storeclock.New(new(manual).clock(0))}}}
+	return &bucketState{router: &router{env: &env{nonces: &nonces{boot: boot}, clock: store.NewClock(new(manual).clock(0))}}}
 }
 
 // A share is 25 tokens, and an eighth of it 3.1.

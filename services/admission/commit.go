@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/bucket"
 )
@@ -33,7 +33,7 @@ func (f flight) sync(ctx context.Context, calls []*call, now bucket.Instant, s *
 // commit plans the calls and writes the plan. Calls that the known state denies are
 // answered without a write.
 func (f flight) commit(ctx context.Context, calls []*call, now bucket.Instant) {
-	var settings *limits.Resolved
+	var settings *config.Resolved
 	if f.known.item == nil || needSettings(calls) {
 		settings = f.settings.last()
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/api"
 	tidegate "github.com/tidegate/tidegate/pkg/client"
 )
@@ -252,9 +252,9 @@ func TestADeadlineCountsOnceTheTimeIsKnown(t *testing.T) {
 		t.Run(strconv.Itoa(shards), func(t *testing.T) {
 			w := newWorld(t)
 			var set atomic.Int64 // by how much the clocks went on while the machine slept
-			w.clock = func() storeclock.Source {
+			w.clock = func() store.ClockSource {
 				source := systemClock()
-				return func() storeclock.Reading {
+				return func() store.ClockReading {
 					r := source()
 					r.Wall = r.Wall.Add(time.Duration(set.Load()))
 					return r
@@ -273,7 +273,7 @@ func TestADeadlineCountsOnceTheTimeIsKnown(t *testing.T) {
 			})
 			set.Store(int64(time.Hour))
 			_, err := n.clock.Now()
-			require.ErrorIs(t, err, storeclock.ErrUnchecked)
+			require.ErrorIs(t, err, store.ErrClockUnchecked)
 			reply, err := nc.RequestMsg(m, patience)
 			require.NoError(t, err)
 			require.Equal(t, api.CodeDeadlineExceeded, api.DecodeError(reply.Data).Code, string(reply.Data))

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/bucket"
 )
@@ -22,7 +22,7 @@ const (
 // too, so that its answers can be made while the store works.
 type prospect struct {
 	item     *table.Bucket
-	settings *limits.Resolved
+	settings *config.Resolved
 	now      bucket.Instant
 	later    []int64
 	prepared sync.WaitGroup

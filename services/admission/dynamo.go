@@ -14,7 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
@@ -52,23 +52,23 @@ func (o outcome) String() string {
 	return [...]string{"applied", "refused", "throttled", "failed", "unknown", "damaged"}[o]
 }
 
-// store writes and reads bucket items. Its writes run with one attempt and a
+// bucketStore writes and reads bucket items. Its writes run with one attempt and a
 // short timeout: an ADD that the SDK repeats after a lost reply is applied twice.
-type store struct {
+type bucketStore struct {
 	client  *dynamodb.Client
 	table   string
 	timeout time.Duration // of one call
 	metrics *metrics
-	clock   *storeclock.Clock
+	clock   *store.Clock
 }
 
-func newStore(cfg aws.Config, tableName string, timeout time.Duration, clock *storeclock.Clock, m *metrics) *store {
+func newStore(cfg aws.Config, tableName string, timeout time.Duration, clock *store.Clock, m *metrics) *bucketStore {
 	client := dynamodb.NewFromConfig(cfg, func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} })
-	return &store{client: client, table: tableName, timeout: timeout, clock: clock, metrics: m}
+	return &bucketStore{client: client, table: tableName, timeout: timeout, clock: clock, metrics: m}
 }
 
 // read is one consistent read; nil means that there is no item.
-func (s *store) read(ctx context.Context, key keys.Bucket) (*table.Bucket, error) {
+func (s *bucketStore) read(ctx context.Context, key keys.Bucket) (*table.Bucket, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	started := s.clock.Mono()
@@ -86,7 +86,7 @@ func (s *store) read(ctx context.Context, key keys.Bucket) (*table.Bucket, error
 
 // bucketsOf lists the resources an entity has buckets for, in order. It asks an
 // index, so that a bucket made this moment may be missing.
-func (s *store) bucketsOf(ctx context.Context, ns, entity string) ([]string, error) {
+func (s *bucketStore) bucketsOf(ctx context.Context, ns, entity string) ([]string, error) {
 	var resources []string
 	pages := dynamodb.NewQueryPaginator(s.client, table.QueryInput(s.table, 3, keys.BucketsOf(ns, entity)))
 	for pages.HasMorePages() {
@@ -108,7 +108,7 @@ func (s *store) bucketsOf(ctx context.Context, ns, entity string) ([]string, err
 }
 
 // update writes an item that should be there.
-func (s *store) update(ctx context.Context, form string, key keys.Bucket, in *dynamodb.UpdateItemInput, nonce string) answer {
+func (s *bucketStore) update(ctx context.Context, form string, key keys.Bucket, in *dynamodb.UpdateItemInput, nonce string) answer {
 	call, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	started := s.clock.Mono()
@@ -126,7 +126,7 @@ func (s *store) update(ctx context.Context, form string, key keys.Bucket, in *dy
 }
 
 // create writes an item that should not be there.
-func (s *store) create(ctx context.Context, c *table.Create, nonce string) answer {
+func (s *bucketStore) create(ctx context.Context, c *table.Create, nonce string) answer {
 	call, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	started := s.clock.Mono()
@@ -142,7 +142,7 @@ func (s *store) create(ctx context.Context, c *table.Create, nonce string) answe
 // failed finds out what an error means for the write. A lost reply is looked
 // into by one consistent read: the nonce of the last writer is ours only if the
 // write was applied.
-func (s *store) failed(ctx context.Context, err error, form string, key keys.Bucket, nonce string) answer {
+func (s *bucketStore) failed(ctx context.Context, err error, form string, key keys.Bucket, nonce string) answer {
 	a := classify(err)
 	switch a.outcome {
 	case outcomeUnknown:

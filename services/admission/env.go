@@ -12,7 +12,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
@@ -20,9 +20,9 @@ import (
 // env holds the parts of the node that its writers and its router use. All of them
 // share a single env.
 type env struct {
-	store     *store
+	store     *bucketStore
 	settings  *settingsSource
-	clock     *storeclock.Clock
+	clock     *store.Clock
 	pool      *workerPool
 	nonces    *nonces
 	abort     context.Context //nolint:containedctx // the life of the node's work, which no single request owns

@@ -13,8 +13,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
-	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/engine/fault"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
@@ -371,9 +371,9 @@ func TestRollingRestartLosesNoReply(t *testing.T) {
 func TestAStoreWithoutDates(t *testing.T) {
 	w := newWorld(t)
 	var set atomic.Int64 // by how much the machine's clock was set forward
-	w.clock = func() storeclock.Source {
+	w.clock = func() store.ClockSource {
 		source := systemClock()
-		return func() storeclock.Reading {
+		return func() store.ClockReading {
 			r := source()
 			r.Wall = r.Wall.Add(time.Duration(set.Load()))
 			return r
@@ -388,7 +388,7 @@ func TestAStoreWithoutDates(t *testing.T) {
 	before := n.faults.Total().Calls
 	e := refused(t, nc, api.VerbAcquire, one, patience)
 	require.Equal(t, api.CodeUnavailable, e.Code)
-	require.Equal(t, storeclock.ErrUnchecked.Error(), e.Message)
+	require.Equal(t, store.ErrClockUnchecked.Error(), e.Message)
 	require.EqualValues(t, 1, n.faults.Total().Calls-before)
 	dates.edit(nil)
 	require.True(t, acquire(t, nc, one).Allowed)
@@ -403,7 +403,7 @@ func TestAWrongDatePasses(t *testing.T) {
 	acquire(t, nc, one)
 	dates.edit(func(h http.Header) { h.Set("Date", "Mon, 02 Jan 2034 15:04:05 GMT") })
 	require.True(t, acquire(t, nc, one).Allowed, "it was planned by the time as known before")
-	require.Equal(t, storeclock.ErrSkewed.Error(), refused(t, nc, api.VerbAcquire, one, patience).Message)
+	require.Equal(t, store.ErrClockSkewed.Error(), refused(t, nc, api.VerbAcquire, one, patience).Message)
 	dates.edit(nil)
 	require.True(t, acquire(t, nc, one).Allowed)
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/bucket"
@@ -335,7 +335,7 @@ func without(calls, others []*call) []*call {
 
 // inForce returns the item as it counts under the settings, whatever settings it was
 // last written under. A missing item is full.
-func inForce(now bucket.Instant, key keys.Bucket, item *table.Bucket, settings *limits.Resolved) *table.Bucket {
+func inForce(now bucket.Instant, key keys.Bucket, item *table.Bucket, settings *config.Resolved) *table.Bucket {
 	if item == nil {
 		return fullBucket(now, key, settings)
 	}

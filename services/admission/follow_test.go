@@ -13,8 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/engine/fault"
 	"github.com/tidegate/tidegate/internal/consume"
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/events"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -55,8 +55,8 @@ func (f *feed) send(t *testing.T, subject string, data []byte) {
 	require.NoError(t, err)
 }
 
-// config is the news that a config item has other limits.
-func config(key keys.Item) *events.Event {
+// configEvent returns the event of a config item whose limits changed.
+func configEvent(key keys.Item) *events.Event {
 	limit := func(n int64) *events.Config {
 		return &events.Config{Limits: []events.ConfigLimit{{Name: "rpm", Capacity: n, RefillAmount: n, RefillPeriodSeconds: 60}}}
 	}
@@ -101,7 +101,7 @@ func TestWhatAnotherWriterChangesBinds(t *testing.T) {
 			require.True(t, n.acquireAt(t, nc, one).Allowed)
 		}
 		w.setLimits(t, targets[i], perDay("rpm", int64(100-i)))
-		f.tell(t, config(key))
+		f.tell(t, configEvent(key))
 		for _, n := range nodes {
 			require.Eventually(t, func() bool { return n.acquireAt(t, nc, one).Limits[0].Capacity == int64(100-i) },
 				patience, time.Millisecond, "%T", key)
@@ -120,7 +120,7 @@ func TestEntitiesAndNamespacesInTheFeed(t *testing.T) {
 	change := func(old, after *events.Entity) {
 		t.Helper()
 		f.tell(t, &events.Event{Key: keys.Entity{Namespace: w.ns, ID: "api-key-123"}, Entity: &events.Change[events.Entity]{Old: old, New: after}})
-		f.tell(t, config(keys.SystemConfig{Namespace: "BBBBBBBBBBE"})) // the next change, of which it is known when it was heard
+		f.tell(t, configEvent(keys.SystemConfig{Namespace: "BBBBBBBBBBE"})) // the next change, of which it is known when it was heard
 	}
 	heard := uint64(0)
 	settled := func(more uint64) {
@@ -140,7 +140,7 @@ func TestEntitiesAndNamespacesInTheFeed(t *testing.T) {
 	versioned := *same
 	versioned.Version++
 	f.tell(t, &events.Event{Key: keys.SystemConfig{Namespace: w.ns}, Config: &events.Change[events.Config]{Old: same, New: &versioned}})
-	f.tell(t, config(keys.SystemConfig{Namespace: "BBBBBBBBBBE"}))
+	f.tell(t, configEvent(keys.SystemConfig{Namespace: "BBBBBBBBBBE"}))
 	settled(1)
 
 	_, err := n.namespaces.Lookup(t.Context(), api.DefaultNamespace, patience)
@@ -217,7 +217,7 @@ func TestWhatWasMissedIsReadAgain(t *testing.T) {
 	}
 	require.EqualValues(t, 98, capacity())
 	rpmPerDay(t, w, 97)
-	f.tell(t, config(keys.SystemConfig{Namespace: w.ns}))
+	f.tell(t, configEvent(keys.SystemConfig{Namespace: w.ns}))
 	require.Eventually(t, func() bool { return capacity() == 97 }, patience, time.Millisecond)
 }
 
@@ -226,7 +226,7 @@ func TestWhatWasMissedIsReadAgain(t *testing.T) {
 func TestAGapIsNoticed(t *testing.T) {
 	n := newWorld(t).node(t, Tuning{})
 	key := keys.SystemConfig{Namespace: "AAAAAAAAAAA"}
-	e := config(key)
+	e := configEvent(key)
 	e.Position, _ = events.NewPosition("2026-11-21T08:00:00.000", "1")
 	data, err := events.Encode(e)
 	require.NoError(t, err)
@@ -307,7 +307,7 @@ func TestANodeThatStopsHearsOfChanges(t *testing.T) {
 		return err != nil
 	}, patience, time.Millisecond)
 	heard := n.news.heard.Load()
-	f.tell(t, config(keys.SystemConfig{Namespace: w.ns}))
+	f.tell(t, configEvent(keys.SystemConfig{Namespace: w.ns}))
 	require.Eventually(t, func() bool { return n.news.heard.Load() == heard+1 }, patience, time.Millisecond, "the feed")
 	body, err := json.Marshal(api.LimitsTarget{System: true})
 	require.NoError(t, err)

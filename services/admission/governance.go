@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/bucket"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -41,7 +41,7 @@ type governance struct {
 	env *env
 	key *keys.Bucket
 
-	settings atomic.Pointer[limits.Resolved] // nil until first resolved
+	settings atomic.Pointer[config.Resolved] // nil until first resolved
 	outdated atomic.Bool                     // the settings are known to have changed
 	doubted  atomic.Bool                     // the settings may have changed
 	heard    atomic.Uint64                   // how many invalidations were taken into account
@@ -56,7 +56,7 @@ type governance struct {
 
 // last returns the last known settings, which may be outdated; nil where none were
 // ever known.
-func (g *governance) last() *limits.Resolved { return g.settings.Load() }
+func (g *governance) last() *config.Resolved { return g.settings.Load() }
 
 // give sets the limits that the bucket's requests bring. The bucket is named after them,
 // so that every request brings the same.
@@ -127,7 +127,7 @@ func (g *governance) read(ctx context.Context, attempt int) (governed bool, err 
 
 // govern takes over the settings that a read brought. It reports false if the read
 // brought none.
-func (g *governance) govern(began time.Duration, resolved *limits.Resolved, err error) bool {
+func (g *governance) govern(began time.Duration, resolved *config.Resolved, err error) bool {
 	var refusal *api.Error
 	if err != nil && !errors.As(err, &refusal) {
 		return false
@@ -140,7 +140,7 @@ func (g *governance) govern(began time.Duration, resolved *limits.Resolved, err 
 
 // lookUp resolves the settings of the bucket. Limits that requests bring replace the
 // stored limits, which need not exist.
-func (g *governance) lookUp(ctx context.Context) (limits.Resolved, error) {
+func (g *governance) lookUp(ctx context.Context) (config.Resolved, error) {
 	base, override := baseResource(g.key.Resource)
 	resolved, err := g.env.settings.limits.Resolve(ctx, g.key.Namespace, g.key.Entity, base)
 	if !override {

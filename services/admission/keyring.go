@@ -12,7 +12,7 @@ import (
 
 	signingkeys "github.com/tidegate/tidegate/internal/keyring"
 	"github.com/tidegate/tidegate/internal/leasekey"
-	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 )
 
@@ -26,7 +26,7 @@ const reloadPause = 200 * time.Millisecond
 type keyring struct {
 	client *dynamodb.Client
 	table  string
-	clock  *storeclock.Clock
+	clock  *store.Clock
 
 	mu      sync.RWMutex
 	known   map[table.SigningKeyID]*signingKey // guarded by mu
@@ -35,7 +35,7 @@ type keyring struct {
 	readAt  time.Duration                      // guarded by mu: monotonic time at which the last that succeeded began
 }
 
-func newKeyring(client *dynamodb.Client, tableName string, clock *storeclock.Clock) *keyring {
+func newKeyring(client *dynamodb.Client, tableName string, clock *store.Clock) *keyring {
 	return &keyring{client: client, table: tableName, clock: clock}
 }
 

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/bucket"
@@ -106,7 +106,7 @@ func (k *knowledge) mustPeek(calls []*call) bool {
 // view returns the state for a plan at the moment now; mono is the same moment,
 // monotonic. A bucket never seen counts as absent: the create form needs no state, and
 // its refusal brings the state. Settings may be nil only for an item that is there.
-func (k *knowledge) view(now bucket.Instant, mono time.Duration, key keys.Bucket, settings *limits.Resolved) view {
+func (k *knowledge) view(now bucket.Instant, mono time.Duration, key keys.Bucket, settings *config.Resolved) view {
 	v := view{
 		now: now, item: k.item, seenAt: k.seenAt, settings: settings,
 		fresh: mono-k.seenAt <= maxDenialAge,

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/bucket"
 	"github.com/tidegate/tidegate/pkg/events"
@@ -189,12 +189,12 @@ func (r *router) takeLoads(now bucket.Instant) (since bucket.Instant, told []eve
 // costSamples are the costs of recent requests, by limit of the settings that the
 // requests were made under.
 type costSamples struct {
-	of     *limits.Resolved
+	of     *config.Resolved
 	count  atomic.Int64     // of requests
 	tokens [][]atomic.Int64 // by limit, the last keptCosts of them in no order
 }
 
-func newCostSamples(of *limits.Resolved) *costSamples {
+func newCostSamples(of *config.Resolved) *costSamples {
 	s := &costSamples{of: of, tokens: make([][]atomic.Int64, len(of.Limits))}
 	for i := range s.tokens {
 		s.tokens[i] = make([]atomic.Int64, keptCosts)

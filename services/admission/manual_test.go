@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/bucket"
 )
@@ -24,10 +24,10 @@ func (m *manual) instant() bucket.Instant { return bucket.At(m.now()) }
 func (m *manual) pass(d time.Duration) { m.elapsed.Add(int64(d)) }
 
 // clock is one whose wall time is ahead by so much.
-func (m *manual) clock(ahead time.Duration) storeclock.Source {
-	return func() storeclock.Reading {
+func (m *manual) clock(ahead time.Duration) store.ClockSource {
+	return func() store.ClockReading {
 		elapsed := time.Duration(m.elapsed.Load())
-		return storeclock.Reading{Wall: manualStart().Add(elapsed + ahead), Mono: time.Hour + elapsed}
+		return store.ClockReading{Wall: manualStart().Add(elapsed + ahead), Mono: time.Hour + elapsed}
 	}
 }
 
@@ -35,7 +35,7 @@ func (m *manual) clock(ahead time.Duration) storeclock.Source {
 func newManualWorld(t *testing.T) (*world, *manual) {
 	t.Helper()
 	m := new(manual)
-	return newWorldAt(t, &world{now: m.now, clock: func() storeclock.Source { return m.clock(0) }}), m
+	return newWorldAt(t, &world{now: m.now, clock: func() store.ClockSource { return m.clock(0) }}), m
 }
 
 // spend acquires tokens of rpm at a node, past NATS.

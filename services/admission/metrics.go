@@ -7,7 +7,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/tidegate/tidegate/internal/storecalls"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
@@ -154,7 +154,7 @@ func (m *metrics) begin(decided, denials, shed *prometheus.CounterVec) {
 		for o := outcomeApplied; o <= outcomeDamaged; o++ {
 			m.outcomes.WithLabelValues(form, o.String())
 		}
-		for _, result := range storecalls.Results() {
+		for _, result := range store.Results() {
 			m.calls.WithLabelValues(form, string(result))
 		}
 	}
@@ -201,7 +201,7 @@ func (m *metrics) request(verb, outcome string, took time.Duration) {
 }
 
 func (m *metrics) storeCall(form string, took time.Duration, err error) {
-	m.calls.WithLabelValues(form, string(storecalls.ResultOf(err))).Inc()
+	m.calls.WithLabelValues(form, string(store.ResultOf(err))).Inc()
 	m.callTime.WithLabelValues(form).Observe(took.Seconds())
 }
 

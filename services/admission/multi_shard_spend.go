@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 
-	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/shards"
-	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/bucket"
 )
@@ -89,7 +89,7 @@ func (b *bucketState) decide(t *task) {
 func (s *multiShardSpend) run() result {
 	for round := 0; ; round++ {
 		if round >= immediateRounds {
-			_ = table.Pause(s.ctx, round-immediateRounds)
+			_ = store.Pause(s.ctx, round-immediateRounds)
 		}
 		if s.ctx.Err() != nil {
 			return s.failed(errStoreSlow)
@@ -111,7 +111,7 @@ func (s *multiShardSpend) run() result {
 		s.bucket.splitMissing(tree)
 		s.bucket.noteWanted(tree.Wanted())
 		now, err := s.bucket.env().clock.Now()
-		if errors.Is(err, storeclock.ErrUnchecked) {
+		if errors.Is(err, store.ErrClockUnchecked) {
 			now, err = s.checkClock()
 		}
 		if err != nil {
@@ -128,7 +128,7 @@ func (s *multiShardSpend) run() result {
 
 // try makes an attempt on the bucket as it is known. It is not done if the known state
 // turns out to be old.
-func (s *multiShardSpend) try(now bucket.Instant, tree shards.Tree, settings *limits.Resolved) (res result, done bool) {
+func (s *multiShardSpend) try(now bucket.Instant, tree shards.Tree, settings *config.Resolved) (res result, done bool) {
 	counted := treeInForce(now, tree, settings)
 	whole := shownTree(verdictDeny, now, settings, counted)
 	debt := whole.indebted()
@@ -188,7 +188,7 @@ func (s *multiShardSpend) checkClock() (now bucket.Instant, err error) {
 
 // settings returns the settings that hold. It ends the call if they are not the settings
 // that it was made for, or lack a limit that it names.
-func (s *multiShardSpend) settings() (*limits.Resolved, *result) {
+func (s *multiShardSpend) settings() (*config.Resolved, *result) {
 	settings := s.bucket.first.writer.currentSettings()
 	if settings == nil || unknownLimit(settings, s.operation) != "" {
 		res := s.ask(0, operation{peek: true, amounts: s.amounts, part: true})
@@ -260,7 +260,7 @@ func (s *multiShardSpend) widen(res *result, tree shards.Tree) {
 
 // syncAll brings all shards to the settings: a transaction takes from several shards
 // under the same settings.
-func (s *multiShardSpend) syncAll(tree shards.Tree, settings *limits.Resolved) {
+func (s *multiShardSpend) syncAll(tree shards.Tree, settings *config.Resolved) {
 	var subcalls []subcall
 	for _, b := range tree {
 		if b.Fingerprint != settings.Fingerprint {
@@ -273,9 +273,9 @@ func (s *multiShardSpend) syncAll(tree shards.Tree, settings *limits.Resolved) {
 
 // transact spends from several shards at once. It is not done if other spends took the
 // tokens that it was planned for.
-func (s *multiShardSpend) transact(now bucket.Instant, tree shards.Tree, settings *limits.Resolved) (res result, done bool) {
+func (s *multiShardSpend) transact(now bucket.Instant, tree shards.Tree, settings *config.Resolved) (res result, done bool) {
 	e := s.bucket.env()
-	plan := tree.PlanGather(now, func(limit string) (int64, bool) {
+	plan := tree.PlanMultiSpend(now, func(limit string) (int64, bool) {
 		return costOf(s.amounts, limit), settings.Governs(limit)
 	}, e.nonces.next())
 	if plan == nil {
@@ -310,7 +310,7 @@ func (s *multiShardSpend) transact(now bucket.Instant, tree shards.Tree, setting
 }
 
 // afterPart returns a shard as a transaction leaves it.
-func afterPart(b *table.Bucket, g *table.Gather) *table.Bucket {
+func afterPart(b *table.Bucket, g *table.MultiSpend) *table.Bucket {
 	for i := range g.Parts {
 		part := &g.Parts[i]
 		if part.Key != b.Key {

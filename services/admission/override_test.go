@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
@@ -25,7 +25,7 @@ func bringing(t *testing.T, entity string, brought ...api.Limit) string {
 }
 
 func overrideName(brought ...api.Limit) string {
-	_, fingerprint := limits.Brought(brought)
+	_, fingerprint := config.Override(brought)
 	return keys.OverrideResource("gpt-4", fingerprint)
 }
 

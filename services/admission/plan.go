@@ -3,7 +3,7 @@ package admission
 import (
 	"time"
 
-	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/bucket"
@@ -69,7 +69,7 @@ type view struct {
 	fresh    bool             // young enough to deny by
 	seenAt   time.Duration    // monotonic time from which on it is known; see operation.since
 	grace    int64            // milliseconds; see bucket.Limit.WindowNear
-	settings *limits.Resolved // nil while only settlements wait for an item that is there
+	settings *config.Resolved // nil while only settlements wait for an item that is there
 }
 
 // plan is one write and what it means for each operation.
@@ -321,7 +321,7 @@ func (d *draft) after() *table.Bucket {
 
 // fullBucket is the item of a bucket that is not there: full, because a bucket
 // nobody has spent from is full, and an item expires only when it is full again.
-func fullBucket(now bucket.Instant, key keys.Bucket, settings *limits.Resolved) *table.Bucket {
+func fullBucket(now bucket.Instant, key keys.Bucket, settings *config.Resolved) *table.Bucket {
 	b := &table.Bucket{
 		Key:         key,
 		Level:       1,

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/bucket"
@@ -24,8 +24,8 @@ func perMinute(name string, tokens int64) bucket.Limit {
 	return bucket.Limit{Name: name, Capacity: tokens * bucket.Milli, Refill: tokens * bucket.Milli, Period: 60_000}
 }
 
-func testSettings(ls ...bucket.Limit) *limits.Resolved {
-	return &limits.Resolved{Limits: ls, Fingerprint: "print"}
+func testSettings(ls ...bucket.Limit) *config.Resolved {
+	return &config.Resolved{Limits: ls, Fingerprint: "print"}
 }
 
 func acquireOp(amounts ...api.Amount) operation { return operation{amounts: amounts} }
@@ -36,7 +36,7 @@ func refundOp(amounts ...api.Amount) operation {
 
 // itemWith is an item with the given balances in millitokens, in the order of
 // the settings' limits.
-func itemWith(s *limits.Resolved, now bucket.Instant, balances ...int64) *table.Bucket {
+func itemWith(s *config.Resolved, now bucket.Instant, balances ...int64) *table.Bucket {
 	b := fullBucket(now, testKey(), s)
 	for i := range b.Limits {
 		l := &b.Limits[i]
@@ -110,7 +110,7 @@ func TestPlanOfCreditsAloneIsUnguarded(t *testing.T) {
 func TestPlanProperties(t *testing.T) {
 	names := []string{"daily", "rpm", "tpm"}
 	rapid.Check(t, func(t *rapid.T) {
-		s := &limits.Resolved{Fingerprint: "print", Permanent: rapid.Bool().Draw(t, "permanent")}
+		s := &config.Resolved{Fingerprint: "print", Permanent: rapid.Bool().Draw(t, "permanent")}
 		n := rapid.IntRange(1, len(names)).Draw(t, "limits")
 		for _, name := range names[:n] {
 			s.Limits = append(s.Limits, bucket.Limit{

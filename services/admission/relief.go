@@ -10,7 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/pkg/bucket"
 )
@@ -28,7 +28,7 @@ type relief struct {
 // relieve doubles the shards of a bucket after a throttle of a shard. costs are the
 // costs of calls that wait, by limit, in whole tokens. The sharder doubles shards before
 // they are throttled; relieve is for a load that came too suddenly. It does not wait.
-func (b *bucketState) relieve(settings *limits.Resolved, costs map[string]int64) {
+func (b *bucketState) relieve(settings *config.Resolved, costs map[string]int64) {
 	if settings == nil || len(settings.Limits) == 0 || !b.relieving.CompareAndSwap(false, true) {
 		return
 	}

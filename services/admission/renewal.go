@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/config"
 )
 
 const (
@@ -22,7 +22,7 @@ type renewal struct {
 	waited bool          // the flight has waited for it
 	done   chan struct{} // closed when the rest is there
 
-	resolved limits.Resolved
+	resolved config.Resolved
 	err      error
 	ended    time.Duration
 }

@@ -3,7 +3,7 @@ package admission
 import (
 	"slices"
 
-	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -21,12 +21,12 @@ type result struct {
 }
 
 // shown returns a bucket of a single shard as a result.
-func shown(v verdict, now bucket.Instant, settings *limits.Resolved, item *table.Bucket) result {
+func shown(v verdict, now bucket.Instant, settings *config.Resolved, item *table.Bucket) result {
 	return result{shardResult: shardResult{verdict: v, settings: settings, item: item, now: now}}
 }
 
 // shownTree returns a whole bucket as a result.
-func shownTree(v verdict, now bucket.Instant, settings *limits.Resolved, tree shards.Tree) result {
+func shownTree(v verdict, now bucket.Instant, settings *config.Resolved, tree shards.Tree) result {
 	res := shown(v, now, settings, tree[0])
 	res.addOthers(tree)
 	return res

@@ -9,7 +9,7 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/tidegate/tidegate/internal/shards"
-	"github.com/tidegate/tidegate/internal/table"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/bucket"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
@@ -91,7 +91,7 @@ func (r *router) readTree(ctx context.Context, key keys.Bucket, hint int) (shard
 		asked := r.env.clock.Mono()
 		tree, err := r.shards.Read(ctx, key, hint)
 		r.env.metrics.storeCall(formTree, r.env.clock.Mono()-asked, err)
-		if err == nil || !isThrottle(err) || table.Pause(ctx, n) != nil {
+		if err == nil || !isThrottle(err) || store.Pause(ctx, n) != nil {
 			return tree, err
 		}
 	}

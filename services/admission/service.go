@@ -20,16 +20,13 @@ import (
 	"github.com/tidegate/tidegate/internal/archive"
 	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/internal/capacity"
-	"github.com/tidegate/tidegate/internal/entities"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/leasekey"
-	"github.com/tidegate/tidegate/internal/limits"
-	"github.com/tidegate/tidegate/internal/namespace"
 	"github.com/tidegate/tidegate/internal/requestlog"
 	"github.com/tidegate/tidegate/internal/rollback"
 	"github.com/tidegate/tidegate/internal/schema"
 	"github.com/tidegate/tidegate/internal/shards"
-	"github.com/tidegate/tidegate/internal/storecalls"
-	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/trail"
 	"github.com/tidegate/tidegate/internal/usage"
 	"github.com/tidegate/tidegate/pkg/events"
@@ -41,7 +38,7 @@ type Config struct {
 	NATS     *nats.Conn // the service's own: it is drained and closed when Run ends
 	DynamoDB aws.Config
 	Table    string
-	Clock    storeclock.Source
+	Clock    store.ClockSource
 	Log      *slog.Logger
 	Metrics  prometheus.Registerer
 	Version  string // semantic, as NATS micro wants it
@@ -107,7 +104,7 @@ type Service struct {
 	table      string
 	version    string
 	router     *router
-	namespaces *namespace.Cache
+	namespaces *config.NamespaceCache
 	admin      *admin.Admin
 	keyring    *keyring
 	epochs     *rollback.Epochs // of the lease records
@@ -139,26 +136,26 @@ func New(cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
 	}
-	clock := storeclock.New(cfg.Clock)
-	watched, err := storecalls.Watch(cfg.DynamoDB, storecalls.Options{Service: "admission", Metrics: cfg.Metrics, Mono: clock.Mono})
+	clock := store.NewClock(cfg.Clock)
+	watched, err := store.Watch(cfg.DynamoDB, store.WatchOptions{Service: "admission", Metrics: cfg.Metrics, Mono: clock.Mono})
 	if err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
 	}
 	watched.HTTPClient = clock.Watch(cfg.DynamoDB.HTTPClient)
 	client := dynamodb.NewFromConfig(watched)
-	registry := namespace.NewRegistry(client, cfg.Table)
+	registry := config.NewNamespaces(client, cfg.Table)
 	truth := newStore(watched, cfg.Table, tuning.StoreTimeout, clock, m)
-	namespaces, err := namespace.NewCache(namespace.NewRegistry(truth.client, cfg.Table), clock.Mono)
+	namespaces, err := config.NewNamespaceCache(config.NewNamespaces(truth.client, cfg.Table), clock.Mono)
 	if err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
 	}
 	lines := requestlog.Wrap(cfg.Log)
 	log := audit.NewLog(client, cfg.Table, clock.Time)
-	stored := limits.NewStore(client, cfg.Table, log)
+	stored := config.NewLimitStore(client, cfg.Table, log)
 	stores := admin.Stores{
 		Limits: stored, Trail: trail.New(log, cfg.Archive),
-		Entities:   entities.NewStore(client, cfg.Table, log),
-		Namespaces: namespace.NewOperator(registry, log, clock.Time),
+		Entities:   config.NewEntityStore(client, cfg.Table, log),
+		Namespaces: config.NewNamespaceOperator(registry, log, clock.Time),
 		Keys:       leasekey.NewKeys(client, cfg.Table, log, clock.Time),
 		Capacity:   capacity.NewStore(client, cfg.Table, clock.Now),
 		Usage:      usage.NewStore(client, cfg.Table),
@@ -177,7 +174,7 @@ func New(cfg Config) (*Service, error) {
 		archive:    cfg.Archive,
 		ready:      make(chan struct{}),
 	}
-	settings, err := newSettingsSource(limits.NewStore(truth.client, cfg.Table, log), &s.news)
+	settings, err := newSettingsSource(config.NewLimitStore(truth.client, cfg.Table, log), &s.news)
 	if err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
 	}

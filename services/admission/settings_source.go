@@ -11,8 +11,8 @@ import (
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
-	"github.com/tidegate/tidegate/internal/limits"
-	"github.com/tidegate/tidegate/internal/table"
+	"github.com/tidegate/tidegate/internal/config"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
@@ -29,13 +29,13 @@ const (
 
 // settingsSource is where the buckets of a node get their settings from.
 type settingsSource struct {
-	limits   *limits.Store
+	limits   *config.LimitStore
 	news     *news
 	renewals renewals
 
 	mu sync.Mutex
 	// shared holds settings that govern several buckets. guarded by mu
-	shared *simplelru.LRU[settingsKey, *limits.Resolved]
+	shared *simplelru.LRU[settingsKey, *config.Resolved]
 }
 
 // settingsKey tells settings apart as far as buckets are concerned.
@@ -44,8 +44,8 @@ type settingsKey struct {
 	policy      api.Policy
 }
 
-func newSettingsSource(stored *limits.Store, n *news) (*settingsSource, error) {
-	shared, err := simplelru.NewLRU[settingsKey, *limits.Resolved](sharedSettings, nil)
+func newSettingsSource(stored *config.LimitStore, n *news) (*settingsSource, error) {
+	shared, err := simplelru.NewLRU[settingsKey, *config.Resolved](sharedSettings, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func newSettingsSource(stored *limits.Store, n *news) (*settingsSource, error) {
 }
 
 // share returns the same settings for all buckets that they govern, to be read only.
-func (s *settingsSource) share(r *limits.Resolved) *limits.Resolved {
+func (s *settingsSource) share(r *config.Resolved) *config.Resolved {
 	key := settingsKey{r.Fingerprint, r.OnUnavailable}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,7 +73,7 @@ func (s *settingsSource) readTimeout(call time.Duration, attempt int) time.Durat
 
 // resolve reads settings outside a flight. It tries again as a flight does, until ctx
 // ends.
-func (s *settingsSource) resolve(ctx context.Context, callTimeout time.Duration, ns, entity, resource string) (limits.Resolved, error) {
+func (s *settingsSource) resolve(ctx context.Context, callTimeout time.Duration, ns, entity, resource string) (config.Resolved, error) {
 	for attempt := 0; ; attempt++ {
 		call, cancel := context.WithTimeout(ctx, s.readTimeout(callTimeout, attempt))
 		resolved, err := s.limits.Resolve(call, ns, entity, resource)
@@ -82,7 +82,7 @@ func (s *settingsSource) resolve(ctx context.Context, callTimeout time.Duration,
 		if err == nil || errors.As(err, &refusal) || ctx.Err() != nil || !isThrottle(err) && attempt+1 >= readAttempts {
 			return resolved, err
 		}
-		if table.Pause(ctx, attempt) != nil {
+		if store.Pause(ctx, attempt) != nil {
 			return resolved, err
 		}
 	}
@@ -142,7 +142,7 @@ func errNotBrought() *api.Error {
 
 // parentOf returns the parent that an acquire of an entity spends from as well; empty
 // where there is no parent, or no cascade.
-func parentOf(entity string, settings *limits.Resolved) string {
+func parentOf(entity string, settings *config.Resolved) string {
 	if !settings.Cascade || settings.Parent == entity {
 		return ""
 	}
@@ -150,7 +150,7 @@ func parentOf(entity string, settings *limits.Resolved) string {
 }
 
 // isMadeFor reports whether an operation on a bucket of an entity was made for settings.
-func isMadeFor(op *operation, entity string, settings *limits.Resolved) bool {
+func isMadeFor(op *operation, entity string, settings *config.Resolved) bool {
 	switch {
 	case op.settle || op.peek:
 		return true
@@ -162,7 +162,7 @@ func isMadeFor(op *operation, entity string, settings *limits.Resolved) bool {
 
 // unknownLimit returns the first limit that an acquire names and the settings lack;
 // empty where they have all.
-func unknownLimit(s *limits.Resolved, op operation) string {
+func unknownLimit(s *config.Resolved, op operation) string {
 	if op.settle || op.under != "" {
 		return ""
 	}
@@ -175,14 +175,14 @@ func unknownLimit(s *limits.Resolved, op operation) string {
 }
 
 // unknownLimitError is the refusal of a limit name that the bucket does not have.
-func unknownLimitError(s *limits.Resolved, key keys.Bucket, name string) *api.Error {
+func unknownLimitError(s *config.Resolved, key keys.Bucket, name string) *api.Error {
 	resource, _ := baseResource(key.Resource)
 	return api.Errorf(api.CodeUnknownLimit, "consume."+name, "entity %s has no limit %q on resource %s; it has %s",
 		key.Entity, name, resource, limitNames(s))
 }
 
 // limitNames lists limits in a message.
-func limitNames(s *limits.Resolved) string {
+func limitNames(s *config.Resolved) string {
 	known := make([]string, len(s.Limits))
 	for i, l := range s.Limits {
 		known[i] = l.Name

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/limits"
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
+	"github.com/tidegate/tidegate/engine/fault"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
@@ -166,7 +166,7 @@ func TestARenewalThatAChangeOvertookIsNotUsed(t *testing.T) {
 	g := &n.router.member(w.bucketKey("e")).writer.settings
 	known := g.last()
 	for _, flag := range []*atomic.Bool{&g.outdated, &g.doubted} {
-		g.renewing = &renewal{done: make(chan struct{}), resolved: limits.Resolved{Fingerprint: "of before"}}
+		g.renewing = &renewal{done: make(chan struct{}), resolved: config.Resolved{Fingerprint: "of before"}}
 		close(g.renewing.done)
 		flag.Store(true)
 		g.takeRenewal()

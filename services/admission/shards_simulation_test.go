@@ -16,9 +16,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
+	"github.com/tidegate/tidegate/engine/fault"
 	"github.com/tidegate/tidegate/internal/shards"
-	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/bucket"
 )
@@ -149,7 +149,7 @@ func chances() []fault.Chance {
 // start runs a node, on a clock of its own.
 func (s *simulation) start(t *testing.T, number int) *node {
 	w := *s.w
-	w.clock = func() storeclock.Source { return s.time.clock(time.Duration(number-1) * simSkew) }
+	w.clock = func() store.ClockSource { return s.time.clock(time.Duration(number-1) * simSkew) }
 	return w.nodeWith(t, Tuning{StoreTimeout: 300 * time.Millisecond, Remember: 4 + number*100}, fault.Options{
 		Seed: s.seed + uint64(number), Latency: fault.Uniform(0, time.Millisecond), Chances: chances(),
 	})

@@ -11,9 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
+	"github.com/tidegate/tidegate/engine/fault"
 	"github.com/tidegate/tidegate/internal/shards"
-	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/bucket"
@@ -384,8 +384,8 @@ func TestALateWriterOfAMergedShardLearnsHowManyAreWanted(t *testing.T) {
 func TestAClockThatWasSetIsCheckedForDividedBuckets(t *testing.T) {
 	m := new(manual)
 	var set atomic.Int64
-	w := newWorldAt(t, &world{now: m.now, clock: func() storeclock.Source {
-		return func() storeclock.Reading { return m.clock(time.Duration(set.Load()))() }
+	w := newWorldAt(t, &world{now: m.now, clock: func() store.ClockSource {
+		return func() store.ClockReading { return m.clock(time.Duration(set.Load()))() }
 	}})
 	w.setLimits(t, api.LimitsTarget{Resource: "gpt-4"}, perDay("rpm", 600))
 	n := w.node(t, Tuning{})

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/tidegate/tidegate/internal/shards"
-	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
@@ -111,7 +111,7 @@ func isOutage(err error) bool {
 	if errors.As(err, &coded) {
 		return coded.Code == api.CodeUnavailable
 	}
-	for _, outage := range []error{errStoreDown, errStoreSlow, errUnknown, errSettingsGet, errUnsettled, storeclock.ErrSkewed, storeclock.ErrUnchecked} {
+	for _, outage := range []error{errStoreDown, errStoreSlow, errUnknown, errSettingsGet, errUnsettled, store.ErrClockSkewed, store.ErrClockUnchecked} {
 		if errors.Is(err, outage) {
 			return true
 		}

@@ -20,14 +20,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/tidegate/tidegate/engine"
+	"github.com/tidegate/tidegate/engine/fault"
 	"github.com/tidegate/tidegate/internal/audit"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
-	"github.com/tidegate/tidegate/internal/limits"
-	"github.com/tidegate/tidegate/internal/localdynamo"
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
-	"github.com/tidegate/tidegate/internal/namespace"
-	"github.com/tidegate/tidegate/internal/storeclock"
-	"github.com/tidegate/tidegate/internal/storehttp"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -53,13 +51,13 @@ type world struct {
 	table  string
 	client *dynamodb.Client // beside all faults
 	nats   *natstest.Server
-	limits *limits.Store
+	limits *config.LimitStore
 	ns     string               // id of the default namespace
 	log    slog.Handler         // of nodes; nil: discarded
 	traces trace.TracerProvider // of nodes; nil: none
 	reach  []nats.Option        // how nodes reach NATS
 	now    func() time.Time
-	clock  func() storeclock.Source // of a node that starts now
+	clock  func() store.ClockSource // of a node that starts now
 	// forgets says that buckets are removed or merged, whose counters are lost then.
 	forgets bool
 }
@@ -76,16 +74,16 @@ func newWorldAt(t *testing.T, w *world) *world {
 	if endpoint := os.Getenv(otherEngine); endpoint != "" {
 		w.useEngine(endpoint)
 	} else {
-		engine := localdynamo.New(localdynamo.Options{Now: w.now})
-		w.next = engine.HTTPClient()
-		w.config = func(c aws.HTTPClient) aws.Config { return localdynamo.Config(c, "us-east-1") }
+		embedded := engine.New(engine.Options{Now: w.now})
+		w.next = embedded.HTTPClient()
+		w.config = func(c aws.HTTPClient) aws.Config { return engine.Config(c, "us-east-1") }
 	}
 	w.client = dynamodb.NewFromConfig(w.config(&http.Client{Transport: w.next}))
 	require.NoError(t, table.CreateTable(t.Context(), w.client, w.table))
 	var err error
-	w.ns, err = namespace.NewRegistry(w.client, w.table).Ensure(t.Context(), api.DefaultNamespace)
+	w.ns, err = config.NewNamespaces(w.client, w.table).Ensure(t.Context(), api.DefaultNamespace)
 	require.NoError(t, err)
-	w.limits = limits.NewStore(w.client, w.table, audit.NewLog(w.client, w.table, func() (time.Time, error) { return w.now(), nil }))
+	w.limits = config.NewLimitStore(w.client, w.table, audit.NewLog(w.client, w.table, func() (time.Time, error) { return w.now(), nil }))
 
 	w.nats = natstest.Start(t)
 	t.Cleanup(func() { w.checkHeld(t) })
@@ -104,12 +102,12 @@ func (w *world) elsewhere(t *testing.T) *world {
 // useEngine reaches an engine over loopback; a table of its own keeps the tests
 // apart that run at the same time.
 func (w *world) useEngine(endpoint string) {
-	engine := &dated{next: &http.Transport{MaxIdleConnsPerHost: 64}}
-	engine.edit(func(h http.Header) { h.Set("Date", w.now().UTC().Format(http.TimeFormat)) }) // its own time is the machine's
-	w.next = engine
+	other := &dated{next: &http.Transport{MaxIdleConnsPerHost: 64}}
+	other.edit(func(h http.Header) { h.Set("Date", w.now().UTC().Format(http.TimeFormat)) }) // its own time is the machine's
+	w.next = other
 	w.config = func(c aws.HTTPClient) aws.Config {
 		return aws.Config{
-			Region: "us-east-1", HTTPClient: storehttp.OwnBody(c), BaseEndpoint: &endpoint,
+			Region: "us-east-1", HTTPClient: store.OwnBody(c), BaseEndpoint: &endpoint,
 			Credentials: credentials.NewStaticCredentialsProvider("tidegate", "tidegate", ""),
 		}
 	}
@@ -124,11 +122,11 @@ type node struct {
 	stop    func() error // gracefully; the error of Run
 }
 
-func systemClock() storeclock.Source {
+func systemClock() store.ClockSource {
 	start := time.Now()
-	return func() storeclock.Reading {
+	return func() store.ClockReading {
 		now := time.Now()
-		return storeclock.Reading{Wall: now.Round(0), Mono: now.Sub(start)}
+		return store.ClockReading{Wall: now.Round(0), Mono: now.Sub(start)}
 	}
 }
 

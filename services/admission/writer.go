@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
@@ -163,7 +163,7 @@ func (w *writer) keep(calls []*call) {
 }
 
 // currentSettings returns the settings of the bucket, nil where a peek has to bring them.
-func (w *writer) currentSettings() *limits.Resolved {
+func (w *writer) currentSettings() *config.Resolved {
 	settings := w.settings.last()
 	if settings == nil || w.settings.isOutdated() {
 		return nil

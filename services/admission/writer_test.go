@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/limits"
-	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/config"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/bucket"
@@ -16,8 +16,8 @@ import (
 // testWriter is a writer of a node that does nothing.
 func testWriter(ls ...bucket.Limit) *writer {
 	w := new(writer)
-	w.init(&env{clock: storeclock.New(new(manual).clock(0))}, testKey(), nil)
-	w.settings.settings.Store(&limits.Resolved{Limits: ls})
+	w.init(&env{clock: store.NewClock(new(manual).clock(0))}, testKey(), nil)
+	w.settings.settings.Store(&config.Resolved{Limits: ls})
 	return w
 }
 

@@ -14,7 +14,7 @@ import (
 
 	"github.com/tidegate/tidegate/internal/consume"
 	"github.com/tidegate/tidegate/internal/roster"
-	"github.com/tidegate/tidegate/internal/storecalls"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/usage"
 	"github.com/tidegate/tidegate/pkg/api"
 )
@@ -85,7 +85,7 @@ func New(cfg Config) (*Aggregator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("aggregator: metrics: %w", err)
 	}
-	cfg.DynamoDB, err = storecalls.Watch(cfg.DynamoDB, storecalls.Options{Service: service, Metrics: cfg.Metrics, Mono: storecalls.Since(cfg.Now)})
+	cfg.DynamoDB, err = store.Watch(cfg.DynamoDB, store.WatchOptions{Service: service, Metrics: cfg.Metrics, Mono: store.Monotonic(cfg.Now)})
 	if err != nil {
 		return nil, fmt.Errorf("aggregator: %w", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/sourcegraph/conc/pool"
 
 	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/internal/usage"
 )
@@ -27,7 +28,7 @@ const (
 
 // counter counts batches into snapshots.
 type counter struct {
-	store   *store
+	store   *usageStore
 	windows []usage.Window
 	keep    time.Duration // a snapshot, after its window
 	writes  int           // snapshots of one batch that are written at once
@@ -103,7 +104,7 @@ func (c *counter) setApart(ctx context.Context, records []consume.Record, record
 }
 
 // clean deletes what the batch may have made in namespaces that are lost: their purge may
-// be done, and would not find it (see [namespace.Lost]).
+// be done, and would not find it (see [config.PurgedNamespaces]).
 func (c *counter) clean(ctx context.Context, all []*account) error {
 	lost := map[string]bool{}
 	var unwanted []*account
@@ -163,11 +164,11 @@ func (c *counter) settle(ctx context.Context, a *account) (refused []refusal, er
 			}
 			refused = append(refused, a.refuse(n, reason)...)
 		default:
-			a.unknown = true
+			a.unknown = a.unknown || store.OutcomeOf(err) == store.Unknown
 			if failed++; failed == attempts {
 				return nil, err
 			}
-			if errPause := table.Pause(ctx, failed); errPause != nil {
+			if errPause := store.Pause(ctx, failed); errPause != nil {
 				return nil, errors.Join(err, errPause)
 			}
 		}

@@ -43,7 +43,7 @@
 //
 // A batch may come when its namespace is purged. After its writes and before it is
 // acknowledged, the counter reads whether the namespaces of new snapshots still exist,
-// and deletes the snapshots of those that do not (see [namespace.Lost]).
+// and deletes the snapshots of those that do not (see [config.PurgedNamespaces]).
 //
 //	a, err := aggregator.New(aggregator.Config{NATS: nc, DynamoDB: cfg, Table: "tidegate", Member: name, …})
 //	err = a.Run(ctx) // until ctx ends and the batches under way are done

@@ -8,33 +8,32 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-	"github.com/aws/smithy-go"
 
-	"github.com/tidegate/tidegate/internal/namespace"
+	"github.com/tidegate/tidegate/internal/config"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-// store writes usage snapshots. Every write may be made again: its condition
+// usageStore writes usage snapshots. Every write may be made again: its condition
 // names the records that it counts.
-type store struct {
+type usageStore struct {
 	client  *dynamodb.Client
 	table   string
 	timeout time.Duration // of one call
 	metrics *metrics
-	lost    *namespace.Lost
+	lost    *config.PurgedNamespaces
 }
 
 // newStore makes one attempt per call: whether to try again, and for how long, is
 // the caller's to say.
-func newStore(cfg aws.Config, tableName string, timeout time.Duration, m *metrics) (*store, error) {
+func newStore(cfg aws.Config, tableName string, timeout time.Duration, m *metrics) (*usageStore, error) {
 	client := dynamodb.NewFromConfig(cfg, func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} })
-	lost, err := namespace.NewLost(namespace.NewRegistry(client, tableName))
+	lost, err := config.NewPurgedNamespaces(config.NewNamespaces(client, tableName))
 	if err != nil {
 		return nil, err
 	}
-	return &store{client: client, table: tableName, timeout: timeout, metrics: m, lost: lost}, nil
+	return &usageStore{client: client, table: tableName, timeout: timeout, metrics: m, lost: lost}, nil
 }
 
 // errRejected says that the store understood a write and will never take it.
@@ -46,9 +45,8 @@ type written struct {
 	counted *table.Usage // refused: the snapshot, which counts something in it already
 }
 
-// count makes a write. After an error the write may have been applied, except for
-// errRejected.
-func (s *store) count(ctx context.Context, form *table.CountUsage) (written, error) {
+// count makes a write. [store.OutcomeOf] tells from the error whether it was applied.
+func (s *usageStore) count(ctx context.Context, form *table.CountUsage) (written, error) {
 	call, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	out, err := s.client.UpdateItem(call, form.Input(s.table))
@@ -56,22 +54,20 @@ func (s *store) count(ctx context.Context, form *table.CountUsage) (written, err
 		s.metrics.wrote(out.ConsumedCapacity)
 		return written{made: len(out.Attributes) == 0}, nil
 	}
-	var refused *types.ConditionalCheckFailedException
-	if errors.As(err, &refused) && len(refused.Item) > 0 {
+	if item, refused := store.RefusedItem(err); refused && len(item) > 0 {
 		s.metrics.refused.Inc()
-		counted, err := table.DecodeUsage(refused.Item)
+		counted, err := table.DecodeUsage(item)
 		return written{counted: counted}, err
 	}
 	s.metrics.failed.Inc()
-	var api smithy.APIError
-	if errors.As(err, &api) && api.ErrorCode() == "ValidationException" {
+	if store.OutcomeOf(err) == store.Rejected {
 		return written{}, fmt.Errorf("%w: %w", errRejected, err)
 	}
 	return written{}, fmt.Errorf("write the snapshot %s %s: %w", form.Key.Key().PK, form.Key.Key().SK, err)
 }
 
 // read is one consistent read.
-func (s *store) read(ctx context.Context, key keys.Usage) (*table.Usage, error) {
+func (s *usageStore) read(ctx context.Context, key keys.Usage) (*table.Usage, error) {
 	call, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	out, err := s.client.GetItem(call, table.ReadInput(s.table, key.Key()))
@@ -85,7 +81,7 @@ func (s *store) read(ctx context.Context, key keys.Usage) (*table.Usage, error) 
 }
 
 // remove deletes a snapshot, which need not be there.
-func (s *store) remove(ctx context.Context, key keys.Usage) error {
+func (s *usageStore) remove(ctx context.Context, key keys.Usage) error {
 	call, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	_, err := s.client.DeleteItem(call, &dynamodb.DeleteItemInput{TableName: &s.table, Key: table.KeyItem(key.Key())})
@@ -96,8 +92,8 @@ func (s *store) remove(ctx context.Context, key keys.Usage) error {
 }
 
 // isLost looks whether the namespace of a snapshot is lost.
-func (s *store) isLost(ctx context.Context, namespace string) (bool, error) {
+func (s *usageStore) isLost(ctx context.Context, namespace string) (bool, error) {
 	call, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	return s.lost.Look(call, namespace)
+	return s.lost.Check(call, namespace)
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/engine"
+	"github.com/tidegate/tidegate/engine/fault"
 	"github.com/tidegate/tidegate/internal/consume"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
-	"github.com/tidegate/tidegate/internal/localdynamo"
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/internal/table/tabletest"
 	"github.com/tidegate/tidegate/pkg/events"
 )
@@ -57,7 +57,7 @@ func (w *world) start(t *testing.T, f *feed, name string) *running {
 	t.Helper()
 	r := &running{conn: f.nats.Connect(t), ended: make(chan error, 1)}
 	a, err := New(Config{
-		NATS: r.conn, DynamoDB: localdynamo.Config(w.Faults, "us-east-1"), Table: w.Table, Member: name,
+		NATS: r.conn, DynamoDB: engine.Config(w.Faults, "us-east-1"), Table: w.Table, Member: name,
 		Now: time.Now, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(),
 		Tuning: Tuning{StoreTimeout: 100 * time.Millisecond, Feed: consume.Tuning{
 			Batch: 32, Heartbeat: 100 * time.Millisecond, MemberTTL: time.Second, PinTTL: time.Second, AckWait: time.Second,

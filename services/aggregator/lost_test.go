@@ -16,10 +16,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/engine"
+	"github.com/tidegate/tidegate/engine/fault"
 	"github.com/tidegate/tidegate/internal/audit"
-	"github.com/tidegate/tidegate/internal/localdynamo"
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
-	"github.com/tidegate/tidegate/internal/namespace"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -44,14 +44,14 @@ func (m *moment) Do(r *http.Request) (*http.Response, error) {
 }
 
 // operator changes namespaces by way of a transport.
-func (w *world) operator(via aws.HTTPClient) *namespace.Operator {
+func (w *world) operator(via aws.HTTPClient) *config.NamespaceOperator {
 	now := func() (time.Time, error) { return time.Now(), nil }
-	db := dynamodb.NewFromConfig(localdynamo.Config(via, "us-east-1"))
-	return namespace.NewOperator(namespace.NewRegistry(db, w.Table), audit.NewLog(db, w.Table, now, audit.IndexLag(5*time.Millisecond)), now)
+	db := dynamodb.NewFromConfig(engine.Config(via, "us-east-1"))
+	return config.NewNamespaceOperator(config.NewNamespaces(db, w.Table), audit.NewLog(db, w.Table, now, audit.IndexLag(5*time.Millisecond)), now)
 }
 
 // purge deletes the namespace of the world, and purges it to the end.
-func (w *world) purge(t testing.TB, o *namespace.Operator) {
+func (w *world) purge(t testing.TB, o *config.NamespaceOperator) {
 	t.Helper()
 	_, err := o.Delete(t.Context(), "acme", api.Principal{})
 	require.NoError(t, err)
@@ -249,6 +249,22 @@ func TestAWriteBehindTheDeletionIsDeletedToo(t *testing.T) {
 	require.NoError(t, w.counterVia(t, s).apply(t.Context(), batch(h.records[1:]...)))
 	require.True(t, s.came)
 	w.nothingIsLeft(t)
+}
+
+// A throttled write was certainly not applied, so that nothing arrives after the deletion.
+func TestAThrottledWriteCallsForNoSecondDeletion(t *testing.T) {
+	deletions := func(faults ...fault.Fault) int {
+		w := newWorld(t)
+		h := w.late(t)
+		w.purged(t)
+		w.Fail("UpdateItem", faults...)
+		require.NoError(t, w.counter(t).apply(t.Context(), batch(h.records[1])))
+		w.nothingIsLeft(t)
+		return w.Calls("DeleteItem")
+	}
+	once := deletions()
+	require.Equal(t, once, deletions(fault.Throttling(), fault.TransactionConflict()))
+	require.Greater(t, deletions(fault.InternalErrorAfter()), once, "the outcome is unknown")
 }
 
 // A namespace that is deleted, and may be recovered, keeps its usage, also what comes late.

@@ -17,14 +17,14 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	writes := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tidegate_aggregator_writes_total",
-		Help: "Writes of usage snapshots: applied, refused because something in them was counted before, or failed and tried again.",
+		Help: "Writes of usage snapshots: applied, refused because some of their records were already counted, or failed and retried.",
 	}, []string{"outcome"})
 	m := &metrics{
 		written: writes.WithLabelValues("applied"),
 		refused: writes.WithLabelValues("refused"),
 		failed:  writes.WithLabelValues("failed"),
 		units: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "tidegate_aggregator_write_units_total", Help: "Write capacity units that usage snapshots have cost, refused writes left out.",
+			Name: "tidegate_aggregator_write_units_total", Help: "Write capacity units of usage snapshots, refused writes excluded.",
 		}),
 	}
 	for _, c := range []prometheus.Collector{writes, m.units} {

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/localdynamo"
+	"github.com/tidegate/tidegate/engine"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/internal/table/tabletest"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -41,7 +41,7 @@ func (w *world) counterVia(t testing.TB, via aws.HTTPClient) *counter {
 	t.Helper()
 	m, err := newMetrics(prometheus.NewRegistry())
 	require.NoError(t, err)
-	cfg := Config{DynamoDB: localdynamo.Config(via, "us-east-1"), Table: w.Table, Tuning: Tuning{StoreTimeout: 200 * time.Millisecond}}
+	cfg := Config{DynamoDB: engine.Config(via, "us-east-1"), Table: w.Table, Tuning: Tuning{StoreTimeout: 200 * time.Millisecond}}
 	c, err := newCounter(cfg.withDefaults(), m)
 	require.NoError(t, err)
 	return c

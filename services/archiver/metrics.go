@@ -18,14 +18,14 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	objects := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tidegate_archiver_objects_total",
-		Help: "Objects of audit events: written, there already because the batch was given again, or failed and tried again.",
+		Help: "Objects of audit events: written, already present because the batch was redelivered, or failed and retried.",
 	}, []string{"outcome"})
 	m := &metrics{
 		events: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "tidegate_archiver_events_total", Help: "Audit events that left the table and are durable in the archive; one that is given again counts again.",
+			Name: "tidegate_archiver_events_total", Help: "Audit events that left the table and are durable in the archive; a redelivered event counts again.",
 		}),
 		bytes: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "tidegate_archiver_written_bytes_total", Help: "Size of the objects that were written, compressed.",
+			Name: "tidegate_archiver_written_bytes_total", Help: "Compressed size of the written objects.",
 		}),
 		written: objects.WithLabelValues("written"),
 		existed: objects.WithLabelValues("existed"),

@@ -91,6 +91,22 @@ func (h *housekeeper) dropped(ctx context.Context, kind events.Kind, services []
 	h.relay.cfg.Log.ErrorContext(ctx, "changes were dropped from the feed that services had yet to see", "kind", kind, "services", services, "reason", why)
 }
 
+// showKinds looks at the feed and sets the gauges of the kinds.
+func (h *housekeeper) showKinds(ctx context.Context) error {
+	call, cancel := h.relay.request(ctx)
+	defer cancel()
+	all, err := h.followers(call)
+	if err != nil {
+		return err
+	}
+	stocks, most, err := h.stocks(call)
+	if err != nil {
+		return err
+	}
+	h.show(stocks, most, all)
+	return nil
+}
+
 // show sets the gauges of the kinds.
 func (h *housekeeper) show(stocks map[events.Kind]stock, most int64, all followers) {
 	for _, kind := range events.Kinds() {

@@ -13,9 +13,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
 )
 
-// store reads the table's streams. Nothing it does changes anything, so whatever
+// streamStore reads the table's streams. Nothing it does changes anything, so whatever
 // failed is asked again.
-type store struct {
+type streamStore struct {
 	client  *dynamodbstreams.Client
 	table   string
 	timeout time.Duration // of one call
@@ -23,15 +23,15 @@ type store struct {
 
 // newStore makes one attempt per call: readers wait and try again by themselves,
 // and have to know that it failed.
-func newStore(cfg aws.Config, table string, timeout time.Duration) *store {
+func newStore(cfg aws.Config, table string, timeout time.Duration) *streamStore {
 	client := dynamodbstreams.NewFromConfig(cfg, func(o *dynamodbstreams.Options) { o.Retryer = aws.NopRetryer{} })
-	return &store{client: client, table: table, timeout: timeout}
+	return &streamStore{client: client, table: table, timeout: timeout}
 }
 
 // streams are the table's, the oldest first. They include those that were
 // disabled, and those of a former table of that name, as long as DynamoDB keeps
 // their records.
-func (s *store) streams(ctx context.Context) ([]stream, error) {
+func (s *streamStore) streams(ctx context.Context) ([]stream, error) {
 	var all []stream
 	for from := (*string)(nil); ; {
 		call, cancel := context.WithTimeout(ctx, s.timeout)
@@ -58,7 +58,7 @@ func (s *store) streams(ctx context.Context) ([]stream, error) {
 }
 
 // describe fills in a stream's shards; none where it went meanwhile.
-func (s *store) describe(ctx context.Context, st *stream) error {
+func (s *streamStore) describe(ctx context.Context, st *stream) error {
 	for from := (*string)(nil); ; {
 		call, cancel := context.WithTimeout(ctx, s.timeout)
 		out, err := s.client.DescribeStream(call, &dynamodbstreams.DescribeStreamInput{StreamArn: &st.arn, ExclusiveStartShardId: from})
@@ -84,7 +84,7 @@ func (s *store) describe(ctx context.Context, st *stream) error {
 
 // iterator is a place in a stream shard: behind a sequence number, or at the
 // oldest record there is where that is empty.
-func (s *store) iterator(ctx context.Context, at source, behind string) (*string, error) {
+func (s *streamStore) iterator(ctx context.Context, at source, behind string) (*string, error) {
 	in := &dynamodbstreams.GetShardIteratorInput{
 		StreamArn: &at.arn, ShardId: &at.shard, ShardIteratorType: types.ShardIteratorTypeTrimHorizon,
 	}
@@ -102,7 +102,7 @@ func (s *store) iterator(ctx context.Context, at source, behind string) (*string
 
 // page reads on from an iterator. The page's own iterator is nil at the end of a
 // shard that is closed.
-func (s *store) page(ctx context.Context, iterator *string, limit int) (*dynamodbstreams.GetRecordsOutput, error) {
+func (s *streamStore) page(ctx context.Context, iterator *string, limit int) (*dynamodbstreams.GetRecordsOutput, error) {
 	call, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	out, err := s.client.GetRecords(call, &dynamodbstreams.GetRecordsInput{ShardIterator: iterator, Limit: aws.Int32(int32(limit))}) //nolint:gosec // 999 at most

@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/localdynamo"
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
+	"github.com/tidegate/tidegate/engine"
+	"github.com/tidegate/tidegate/engine/fault"
 	"github.com/tidegate/tidegate/pkg/events"
 )
 
@@ -18,7 +18,7 @@ func TestTheFeedGoesBack(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	w := newWorld(t, localdynamo.StreamOptions{ShardRecords: 40}, fault.Options{})
+	w := newWorld(t, engine.StreamOptions{ShardRecords: 40}, fault.Options{})
 	tuning := impatient()
 	tuning.Page = 1 + random.IntN(20)
 	a, b := w.start("a", tuning), w.start("b", tuning)
@@ -48,7 +48,7 @@ func TestTheFeedGoesBack(t *testing.T) {
 // What a relay remembers of a parent's end counts no more once NATS has forgotten it:
 // the parent's last changes come again, before those of its children.
 func TestAParentsEndIsForgotten(t *testing.T) {
-	w := newWorld(t, localdynamo.StreamOptions{ShardRecords: 20}, fault.Options{})
+	w := newWorld(t, engine.StreamOptions{ShardRecords: 20}, fault.Options{})
 	p := w.start("a", impatient())
 	w.spendAll(1, 2)
 	w.mustArrive()
@@ -64,7 +64,7 @@ func TestAParentsEndIsForgotten(t *testing.T) {
 // A feed that is gone as a whole is made again, and a restart that loses nothing is
 // no alarm.
 func TestTheFeedIsGone(t *testing.T) {
-	w := newWorld(t, localdynamo.StreamOptions{ShardRecords: 20}, fault.Options{})
+	w := newWorld(t, engine.StreamOptions{ShardRecords: 20}, fault.Options{})
 	before := w.nats.Moment(t)
 	p := w.start("a", impatient())
 	w.spendAll(1, 10)

@@ -8,9 +8,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/engine"
+	"github.com/tidegate/tidegate/engine/fault"
 	"github.com/tidegate/tidegate/internal/consume"
-	"github.com/tidegate/tidegate/internal/localdynamo"
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/events"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -42,7 +42,7 @@ func (w *world) generations(n int64) int64 {
 // once. The shards in between go unread, and are not listed when a relay starts: there
 // is no marker of the parent of the shard that it reads first.
 func TestLostGenerationsAreTold(t *testing.T) {
-	w := newWorld(t, localdynamo.StreamOptions{}, fault.Options{})
+	w := newWorld(t, engine.StreamOptions{}, fault.Options{})
 	p := w.start("a", fast())
 	w.spendAll(1, 10)
 	w.mustArrive()
@@ -66,7 +66,7 @@ func TestLostGenerationsAreTold(t *testing.T) {
 // The parent was read to its end, then no relay ran until the oldest changes of its
 // child were gone. The child is still listed, and has no marker.
 func TestALostBeginningIsTold(t *testing.T) {
-	w := newWorld(t, localdynamo.StreamOptions{ShardRecords: 50, OpenShards: 1, ShardAge: 1000 * time.Hour}, fault.Options{})
+	w := newWorld(t, engine.StreamOptions{ShardRecords: 50, OpenShards: 1, ShardAge: 1000 * time.Hour}, fault.Options{})
 	p := w.start("a", fast())
 	w.spendAll(1, 10)                                           // as many as the first shard takes
 	w.put(table.EncodeVersion(keys.Version{Namespace: ns}, 11)) // into its child, and not for the feed
@@ -104,7 +104,7 @@ func closed(t *testing.T, js jetstream.JetStream) (n int) {
 // the stream rolled over before it, and whichever relay reads which shard when. The
 // feed may have had another table before.
 func TestAFirstStartLosesNothing(t *testing.T) {
-	w := newWorld(t, localdynamo.StreamOptions{OpenShards: 4}, fault.Options{})
+	w := newWorld(t, engine.StreamOptions{OpenShards: 4}, fault.Options{})
 	n := w.generations(1)
 	w.keepFirst(0)
 	w.clock.advance(26 * time.Hour)
@@ -126,7 +126,7 @@ func TestAFirstStartLosesNothing(t *testing.T) {
 
 // The shards of a stream that was enabled anew join nothing, and nothing of it is lost.
 func TestANewStreamLosesNothing(t *testing.T) {
-	w := newWorld(t, localdynamo.StreamOptions{OpenShards: 2}, fault.Options{})
+	w := newWorld(t, engine.StreamOptions{OpenShards: 2}, fault.Options{})
 	p := w.start("a", fast())
 	w.spendAll(1, 10)
 	w.mustArrive()
@@ -141,7 +141,7 @@ func TestANewStreamLosesNothing(t *testing.T) {
 // Relays have read an older stream. All that the first shards of a newer one had is
 // gone before they see it.
 func TestTheBeginningOfANewStreamIsLost(t *testing.T) {
-	w := newWorld(t, localdynamo.StreamOptions{}, fault.Options{})
+	w := newWorld(t, engine.StreamOptions{}, fault.Options{})
 	p := w.start("a", fast())
 	w.spendAll(1, 10)
 	w.mustArrive()

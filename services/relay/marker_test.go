@@ -8,9 +8,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/engine"
+	"github.com/tidegate/tidegate/engine/fault"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
-	"github.com/tidegate/tidegate/internal/localdynamo"
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/pkg/events"
 )
 
@@ -29,7 +29,7 @@ func TestAfterAFailedBatchTheMarkerIsReadAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, localdynamo.StreamOptions{}, fault.Options{})
+			w := newWorld(t, engine.StreamOptions{}, fault.Options{})
 			cuts := make(chan natstest.Cut, 1)
 			way := natstest.CutsBy(func() natstest.Cut {
 				select {

@@ -42,23 +42,23 @@ func newMetrics(reg prometheus.Registerer, now func() time.Time) (*metrics, erro
 	}
 	m := &metrics{
 		records:  counter("tidegate_relay_records_total", "Events that this relay published."),
-		outside:  counter("tidegate_relay_outside_total", "Records read that the feed does not carry."),
-		batches:  counter("tidegate_relay_batches_total", "Batches that this relay published, those of a mere checkpoint included."),
-		fenced:   counter("tidegate_relay_fenced_total", "Batches that were refused because another relay had published the records."),
-		trimmed:  counter("tidegate_relay_trimmed_total", "Times that changes were lost because DynamoDB keeps them no longer; alarm on any."),
-		forgot:   counter("tidegate_relay_forgotten_total", "Times that this relay found NATS to have forgotten changes that it had acknowledged; they are published again. Alarm on any."),
-		full:     counter("tidegate_relay_feed_full_total", "Batches that were refused because the feed is full; they are tried again."),
-		dead:     counter("tidegate_relay_dead_letters_total", "Records that no event could be made of."),
-		failures: counter("tidegate_relay_failures_total", "Calls to DynamoDB and NATS that failed and are tried again."),
-		purged:   gauge("tidegate_relay_purged_sequence", "Number in the feed up to which this relay has dropped what every service that follows it has seen; the highest of all kinds."),
+		outside:  counter("tidegate_relay_outside_total", "Records in the stream that the feed does not carry."),
+		batches:  counter("tidegate_relay_batches_total", "Batches that this relay published, including batches with only a checkpoint."),
+		fenced:   counter("tidegate_relay_fenced_total", "Batches refused because another relay had already published the records."),
+		trimmed:  counter("tidegate_relay_trimmed_total", "Times that changes were lost because DynamoDB no longer keeps them; alert on any."),
+		forgot:   counter("tidegate_relay_forgotten_total", "Times that this relay found that NATS had lost acknowledged changes, which are published again; alert on any."),
+		full:     counter("tidegate_relay_feed_full_total", "Batches refused because the feed is full; they are retried."),
+		dead:     counter("tidegate_relay_dead_letters_total", "Records that could not be turned into events."),
+		failures: counter("tidegate_relay_failures_total", "Calls to DynamoDB and NATS that failed and are retried."),
+		purged:   gauge("tidegate_relay_purged_sequence", "Sequence in the feed up to which this relay has purged changes that every service has seen; the highest of all kinds."),
 		shards:   gauge("tidegate_relay_stream_shards", "Stream shards that this relay reads."),
-		waits:    gauge("tidegate_relay_buckets_wait", "1 while changes of buckets wait in DynamoDB's stream, because the feed keeps what room it has for the other kinds."),
+		waits:    gauge("tidegate_relay_buckets_wait", "1 while changes of buckets wait in DynamoDB's stream because the feed reserves its remaining room for the other kinds."),
 		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "tidegate_relay_dropped_total", Help: "Times that changes of a kind were dropped from the feed before every service had seen them; alarm on any.",
+			Name: "tidegate_relay_dropped_total", Help: "Times that the feed dropped changes of a kind before every service had seen them; alert on any.",
 		}, []string{"kind"}),
-		bytes:  ofKind("tidegate_relay_feed_bytes", "Size of a kind in the feed, an estimate; shown by the relay that purges."),
-		bound:  ofKind("tidegate_relay_feed_bound_bytes", "Size that a kind may have in the feed; shown by the relay that purges."),
-		unseen: ofKind("tidegate_relay_feed_unseen_seconds", "Age of the oldest change of a kind that a service has yet to see, 0 if there is none; shown by the relay that purges."),
+		bytes:  ofKind("tidegate_relay_feed_bytes", "Estimated size of a kind in the feed; shown by the relay that purges."),
+		bound:  ofKind("tidegate_relay_feed_bound_bytes", "Maximum size of a kind in the feed; shown by the relay that purges."),
+		unseen: ofKind("tidegate_relay_feed_unseen_seconds", "Age of the oldest change of a kind that some service has not seen, 0 if every change was seen; shown by the relay that purges."),
 		lags:   &lags{now: now, of: map[string]*lag{}},
 	}
 	for _, kind := range events.Kinds() { // an alert sees the first
@@ -124,7 +124,7 @@ func (l *lags) leave(shard string, followed *lag) {
 
 func lagDescription() *prometheus.Desc {
 	return prometheus.NewDesc("tidegate_relay_lag_seconds",
-		"How old the newest change is that the feed has of a stream shard, as long as it has not all; the store dates changes in whole seconds.",
+		"Age of the newest published change of each stream shard that is behind; the store dates changes in whole seconds.",
 		[]string{"stream_shard"}, nil)
 }
 

@@ -12,9 +12,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/engine"
+	"github.com/tidegate/tidegate/engine/fault"
 	"github.com/tidegate/tidegate/internal/consume"
-	"github.com/tidegate/tidegate/internal/localdynamo"
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/events"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -31,7 +31,7 @@ func (w *world) spendAll(from, to int64) {
 // A relay that was paused for longer than its iterators live goes on from where
 // the feed is.
 func TestIteratorsExpire(t *testing.T) {
-	w := newWorld(t, localdynamo.StreamOptions{}, fault.Options{})
+	w := newWorld(t, engine.StreamOptions{}, fault.Options{})
 	w.start("a", fast())
 	w.spendAll(1, 10)
 	w.mustArrive()
@@ -43,14 +43,14 @@ func TestIteratorsExpire(t *testing.T) {
 // Changes that DynamoDB keeps no longer are lost, and somebody is told; what
 // there is arrives. They go with their stream shard, or leave it behind.
 func TestTheStreamIsTrimmed(t *testing.T) {
-	for name, streams := range map[string]localdynamo.StreamOptions{
+	for name, streams := range map[string]engine.StreamOptions{
 		"with its shard": {}, "in an open shard": {ShardAge: 1000 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) { theStreamIsTrimmed(t, streams) })
 	}
 }
 
-func theStreamIsTrimmed(t *testing.T, streams localdynamo.StreamOptions) {
+func theStreamIsTrimmed(t *testing.T, streams engine.StreamOptions) {
 	t.Helper()
 	w := newWorld(t, streams, fault.Options{})
 	p := w.start("a", fast())
@@ -75,7 +75,7 @@ func theStreamIsTrimmed(t *testing.T, streams localdynamo.StreamOptions) {
 // A stream that is disabled and enabled again has another label; the changes of
 // the older one come first.
 func TestTheStreamIsEnabledAnew(t *testing.T) {
-	w := newWorld(t, localdynamo.StreamOptions{ShardRecords: 20}, fault.Options{})
+	w := newWorld(t, engine.StreamOptions{ShardRecords: 20}, fault.Options{})
 	w.spendAll(1, 10)
 	w.stream(false)
 	w.stream(true)
@@ -90,7 +90,7 @@ func TestTheStreamIsEnabledAnew(t *testing.T) {
 }
 
 func TestNATSRestarts(t *testing.T) {
-	w := newWorld(t, localdynamo.StreamOptions{ShardRecords: 50}, fault.Options{})
+	w := newWorld(t, engine.StreamOptions{ShardRecords: 50}, fault.Options{})
 	a, b := w.start("a", impatient()), w.start("b", impatient())
 	w.spendAll(1, 20)
 	<-a.Ready()
@@ -104,7 +104,7 @@ func TestNATSRestarts(t *testing.T) {
 
 // DynamoDB cannot be reached for a while, also while a relay starts.
 func TestTheStoreIsUnreachable(t *testing.T) {
-	w := newWorld(t, localdynamo.StreamOptions{ShardRecords: 50}, fault.Options{})
+	w := newWorld(t, engine.StreamOptions{ShardRecords: 50}, fault.Options{})
 	refused := make(chan struct{}, 1000)
 	w.start("a", fast())
 	w.spendAll(1, 10)
@@ -134,7 +134,7 @@ func TestTheStoreIsUnreachable(t *testing.T) {
 // The feed takes no more than it may. What services have seen makes room, and
 // nothing else does.
 func TestTheFeedIsFull(t *testing.T) {
-	w := newWorld(t, localdynamo.StreamOptions{}, fault.Options{})
+	w := newWorld(t, engine.StreamOptions{}, fault.Options{})
 	js := w.jetstream()
 	retention := consume.Retention{MaxBytes: 100 << 10}
 	feed, err := consume.EnsureFeed(t.Context(), js, retention)
@@ -173,7 +173,7 @@ func TestTheFeedIsFull(t *testing.T) {
 
 // Events grow old; checkpoints do not.
 func TestCheckpointsOutliveEvents(t *testing.T) {
-	w := newWorld(t, localdynamo.StreamOptions{ShardRecords: 20}, fault.Options{})
+	w := newWorld(t, engine.StreamOptions{ShardRecords: 20}, fault.Options{})
 	retention := consume.Retention{MaxAge: time.Second}
 	p := w.startWith("a", fast(), retention)
 	w.spendAll(1, 10)
@@ -191,7 +191,7 @@ func TestCheckpointsOutliveEvents(t *testing.T) {
 // Records that the feed does not carry move the checkpoint now and then, not with
 // every page.
 func TestRecordsOutsideTheFeedMoveTheCheckpoint(t *testing.T) {
-	w := newWorld(t, localdynamo.StreamOptions{}, fault.Options{})
+	w := newWorld(t, engine.StreamOptions{}, fault.Options{})
 	tuning := fast()
 	tuning.Page = 1
 	p := w.start("a", tuning)
@@ -219,7 +219,7 @@ func TestRecordsOutsideTheFeedMoveTheCheckpoint(t *testing.T) {
 // An item that no event can be made of goes to the dead letters with its reason;
 // the items behind it go on. What may be a secret does not.
 func TestDamagedItemsGoToTheDeadLetters(t *testing.T) {
-	w := newWorld(t, localdynamo.StreamOptions{}, fault.Options{})
+	w := newWorld(t, engine.StreamOptions{}, fault.Options{})
 	damaged := keys.Bucket{Namespace: ns, Entity: "damaged", Resource: "gpt-4"}
 	w.put(table.KeyItem(damaged.Key()))
 	w.spend("sound", 1)
@@ -260,7 +260,7 @@ func TestDamagedItemsGoToTheDeadLetters(t *testing.T) {
 // A dead letter that a newer release can read comes into the feed late, and with
 // its mark.
 func TestDeadLettersAreReplayed(t *testing.T) {
-	w := newWorld(t, localdynamo.StreamOptions{}, fault.Options{})
+	w := newWorld(t, engine.StreamOptions{}, fault.Options{})
 	p := w.start("a", fast())
 	<-p.Ready()
 	js := w.jetstream()
@@ -285,7 +285,7 @@ func TestDeadLettersAreReplayed(t *testing.T) {
 
 // A relay that is told to stop leaves its group, and others take over at once.
 func TestRelaysShareTheStreamShards(t *testing.T) {
-	w := newWorld(t, localdynamo.StreamOptions{ShardRecords: 20, OpenShards: 16}, fault.Options{})
+	w := newWorld(t, engine.StreamOptions{ShardRecords: 20, OpenShards: 16}, fault.Options{})
 	w.spendAll(1, 300)
 	a, b := w.start("a", fast()), w.start("b", fast())
 	w.mustArrive()
@@ -299,7 +299,7 @@ func TestRelaysShareTheStreamShards(t *testing.T) {
 // What the relay aborts itself, because it is to stop, is no failure to tell of,
 // whichever of its readers hears of it first.
 func TestWhatTheRelayAbortsIsNoFailure(t *testing.T) {
-	w := newWorld(t, localdynamo.StreamOptions{}, fault.Options{})
+	w := newWorld(t, engine.StreamOptions{}, fault.Options{})
 	var aborted atomic.Int64
 	w.faults.Match(func(operation string, _ []byte) fault.Fault {
 		if operation != "GetRecords" || aborted.Add(1) > 3 {

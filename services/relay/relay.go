@@ -14,8 +14,9 @@ import (
 	"github.com/sourcegraph/conc"
 
 	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/leader"
 	"github.com/tidegate/tidegate/internal/roster"
-	"github.com/tidegate/tidegate/internal/storecalls"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
@@ -84,7 +85,7 @@ const parallelBatches = 4
 type Relay struct {
 	cfg     Config
 	tuning  Tuning
-	store   *store
+	store   *streamStore
 	metrics *metrics
 	room    room
 	js      jetstream.JetStream
@@ -101,6 +102,9 @@ func New(cfg Config) (*Relay, error) {
 	if cfg.NATS == nil || cfg.Table == "" || cfg.Member == "" || cfg.Now == nil || cfg.Log == nil || cfg.Metrics == nil {
 		return nil, errors.New("relay: NATS, Table, Member, Now, Log and Metrics are required")
 	}
+	if err := leader.CheckConnection(cfg.NATS); err != nil {
+		return nil, fmt.Errorf("relay: %w", err)
+	}
 	js, err := jetstream.New(cfg.NATS)
 	if err != nil {
 		return nil, fmt.Errorf("relay: %w", err)
@@ -109,7 +113,7 @@ func New(cfg Config) (*Relay, error) {
 	if err != nil {
 		return nil, fmt.Errorf("relay: metrics: %w", err)
 	}
-	watched, err := storecalls.Watch(cfg.DynamoDB, storecalls.Options{Service: "relay", Metrics: cfg.Metrics, Mono: storecalls.Since(cfg.Now)})
+	watched, err := store.Watch(cfg.DynamoDB, store.WatchOptions{Service: "relay", Metrics: cfg.Metrics, Mono: store.Monotonic(cfg.Now)})
 	if err != nil {
 		return nil, fmt.Errorf("relay: %w", err)
 	}

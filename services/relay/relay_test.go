@@ -9,9 +9,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/engine"
+	"github.com/tidegate/tidegate/engine/fault"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
-	"github.com/tidegate/tidegate/internal/localdynamo"
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
@@ -22,7 +22,7 @@ func TestEachChangeArrivesOnceAndInOrder(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	w := newWorld(t, localdynamo.StreamOptions{ShardRecords: 150}, fault.Options{Seed: seed, Chances: []fault.Chance{
+	w := newWorld(t, engine.StreamOptions{ShardRecords: 150}, fault.Options{Seed: seed, Chances: []fault.Chance{
 		{Probability: .05, Operations: []string{"GetRecords"}, Fault: fault.Fault{Kind: fault.PageAgain}},
 		{Probability: .05, Operations: []string{"GetRecords"}, Fault: fault.Fault{Kind: fault.PageOverlaps}},
 		{Probability: .03, Operations: []string{"GetRecords"}, Fault: fault.Fault{Kind: fault.ShardHeld, Delay: 30 * time.Millisecond}},

@@ -12,9 +12,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/engine"
+	"github.com/tidegate/tidegate/engine/fault"
 	"github.com/tidegate/tidegate/internal/consume"
-	"github.com/tidegate/tidegate/internal/localdynamo"
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/events"
@@ -148,7 +148,7 @@ func purging() relay.Tuning {
 // their part of the feed; the other kinds pass them, whatever relays come and go and
 // however often stream shards roll over. Each change is seen once, in order.
 func TestBucketsThatWaitHoldNothingUp(t *testing.T) {
-	w := newWorld(t, localdynamo.StreamOptions{ShardRecords: 400}, fault.Options{})
+	w := newWorld(t, engine.StreamOptions{ShardRecords: 400}, fault.Options{})
 	usage := w.follows("aggregator-00", small(), events.KindBucket)
 	others := w.follows("other-00", small(), events.KindEntity, events.KindAudit)
 	others.works()
@@ -189,7 +189,7 @@ func TestBucketsThatWaitHoldNothingUp(t *testing.T) {
 // An archive that is away for long neither stops usage nor fills the feed: audit events
 // stay within their bound, the oldest are dropped, and that is told.
 func TestAuditEventsBeyondTheirBoundAreDropped(t *testing.T) {
-	w := newWorld(t, localdynamo.StreamOptions{}, fault.Options{})
+	w := newWorld(t, engine.StreamOptions{}, fault.Options{})
 	w.follows("archiver-00", small(), events.KindAudit)
 	usage := w.follows("aggregator-00", small(), events.KindBucket)
 	usage.works()
@@ -215,7 +215,7 @@ func TestAuditEventsBeyondTheirBoundAreDropped(t *testing.T) {
 
 // Nothing is lost by dropping a kind that no service follows.
 func TestDroppingWhatNobodyFollowsIsNoLoss(t *testing.T) {
-	w := newWorld(t, localdynamo.StreamOptions{}, fault.Options{})
+	w := newWorld(t, engine.StreamOptions{}, fault.Options{})
 	p := w.startWith("a", purging(), small())
 	for n := range int64(300) {
 		w.audit(n)
@@ -230,7 +230,7 @@ func TestDroppingWhatNobodyFollowsIsNoLoss(t *testing.T) {
 // A sharder that is away holds buckets up until they wait. Then it is the sharder that
 // misses changes, and not the aggregator.
 func TestASharderThatIsAwayStopsNoUsage(t *testing.T) {
-	w := newWorld(t, localdynamo.StreamOptions{}, fault.Options{})
+	w := newWorld(t, engine.StreamOptions{}, fault.Options{})
 	w.follows("sharder-00", small(), events.KindBucket)
 	usage := w.follows("aggregator-00", small(), events.KindBucket)
 	usage.works()
@@ -245,7 +245,7 @@ func TestASharderThatIsAwayStopsNoUsage(t *testing.T) {
 // An aggregator that is started first after a sharder has all changes: they wait for it
 // from the first relay on.
 func TestChangesWaitForAnExpectedService(t *testing.T) {
-	w := newWorld(t, localdynamo.StreamOptions{}, fault.Options{})
+	w := newWorld(t, engine.StreamOptions{}, fault.Options{})
 	sharder := w.follows("sharder-00", small(), events.KindBucket)
 	sharder.works()
 	other := w.follows("other-00", small(), events.KindEntity)
@@ -267,7 +267,7 @@ func TestChangesWaitForAnExpectedService(t *testing.T) {
 
 // Changes that grow too old for the feed before a service saw them are told.
 func TestChangesThatExpireUnseenAreTold(t *testing.T) {
-	w := newWorld(t, localdynamo.StreamOptions{}, fault.Options{})
+	w := newWorld(t, engine.StreamOptions{}, fault.Options{})
 	retention := consume.Retention{MaxAge: 2 * time.Second}
 	w.follows("aggregator-00", retention, events.KindBucket)
 	done := w.follows("archiver-00", retention, events.KindAudit)
@@ -283,7 +283,7 @@ func TestChangesThatExpireUnseenAreTold(t *testing.T) {
 
 // A feed that is half full is purged at once, not with the next round.
 func TestAHalfFullFeedIsPurgedAtOnce(t *testing.T) {
-	w := newWorld(t, localdynamo.StreamOptions{}, fault.Options{})
+	w := newWorld(t, engine.StreamOptions{}, fault.Options{})
 	usage := w.follows("aggregator-00", small(), events.KindBucket)
 	usage.works()
 	tuning := purging()

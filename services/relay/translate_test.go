@@ -15,7 +15,7 @@ import (
 	streamtypes "github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/localdynamo"
+	"github.com/tidegate/tidegate/engine"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/bucket"
@@ -32,15 +32,15 @@ func noon() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }
 // script writes one item after the other and reads the stream of it.
 type script struct {
 	t      *testing.T
-	engine *localdynamo.Engine
+	engine *engine.Engine
 	db     *dynamodb.Client
 	table  string
 }
 
 func newScript(t *testing.T) *script {
 	t.Helper()
-	engine := localdynamo.New(localdynamo.Options{Now: noon})
-	s := &script{t: t, engine: engine, db: dynamodb.NewFromConfig(localdynamo.Config(engine.HTTPClient(), "us-east-1")), table: table.DefaultName}
+	embedded := engine.New(engine.Options{Now: noon})
+	s := &script{t: t, engine: embedded, db: dynamodb.NewFromConfig(engine.Config(embedded.HTTPClient(), "us-east-1")), table: table.DefaultName}
 	require.NoError(t, table.CreateTable(t.Context(), s.db, s.table))
 	return s
 }
@@ -61,7 +61,7 @@ func (s *script) remove(key keys.Item) {
 func (s *script) records() (label string, records []streamtypes.Record) {
 	s.t.Helper()
 	ctx := context.Background()
-	store := newStore(localdynamo.Config(s.engine.HTTPClient(), "us-east-1"), s.table, time.Minute)
+	store := newStore(engine.Config(s.engine.HTTPClient(), "us-east-1"), s.table, time.Minute)
 	streams, err := store.streams(ctx)
 	require.NoError(s.t, err)
 	require.Len(s.t, streams, 1)

@@ -51,6 +51,7 @@ func (w *watch) run(ctx context.Context) {
 		if w.survey(ctx) && first {
 			first = false
 			close(w.relay.ready)
+			w.show(ctx)
 		}
 		select {
 		case <-ctx.Done():
@@ -77,11 +78,25 @@ func (w *watch) look(ctx context.Context) {
 
 // purge has the feed purged, if that is this relay's part.
 func (w *watch) purge(ctx context.Context) {
-	if consume.Owner("purge", w.living) != w.relay.cfg.Member {
+	if !w.purges() {
 		w.house.hide()
 		return
 	}
 	w.house.keep(ctx, w.streams)
+}
+
+// purges reports whether purging is this relay's part.
+func (w *watch) purges() bool { return consume.Owner("purge", w.living) == w.relay.cfg.Member }
+
+// show sets the gauges of the kinds once, so that they are there before the first purge.
+func (w *watch) show(ctx context.Context) {
+	if !w.purges() {
+		return
+	}
+	if err := w.house.showKinds(ctx); err != nil && ctx.Err() == nil {
+		w.relay.metrics.failures.Inc()
+		w.relay.cfg.Log.WarnContext(ctx, "the sizes of the kinds are shown later", "error", err)
+	}
 }
 
 // survey looks who lives and which stream shards there are, and starts and stops

@@ -16,10 +16,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/engine"
+	"github.com/tidegate/tidegate/engine/fault"
 	"github.com/tidegate/tidegate/internal/consume"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
-	"github.com/tidegate/tidegate/internal/localdynamo"
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/bucket"
 	"github.com/tidegate/tidegate/pkg/events"
@@ -40,7 +40,7 @@ func (c *clock) advance(d time.Duration) { c.ahead.Add(int64(d)) }
 type world struct {
 	t      *testing.T
 	clock  *clock
-	engine *localdynamo.Engine
+	engine *engine.Engine
 	faults *fault.Transport // before the store of all relays
 	client *dynamodb.Client // beside them
 	nats   *natstest.Server
@@ -52,19 +52,19 @@ type world struct {
 }
 
 // newWorld makes them; faults befall the relays' reads.
-func newWorld(t *testing.T, streams localdynamo.StreamOptions, faults fault.Options) *world {
+func newWorld(t *testing.T, streams engine.StreamOptions, faults fault.Options) *world {
 	t.Helper()
 	w := &world{t: t, clock: &clock{}, nats: natstest.Start(t), written: map[keys.Key][]uint64{}}
-	w.engine = localdynamo.New(localdynamo.Options{Now: w.clock.Now, Streams: streams, OnCommit: w.commit})
+	w.engine = engine.New(engine.Options{Now: w.clock.Now, Streams: streams, OnCommit: w.commit})
 	faults.Next, faults.Now = w.engine.HTTPClient(), w.clock.Now
 	w.faults = fault.New(faults)
-	w.client = dynamodb.NewFromConfig(localdynamo.Config(w.engine.HTTPClient(), "us-east-1"))
+	w.client = dynamodb.NewFromConfig(engine.Config(w.engine.HTTPClient(), "us-east-1"))
 	require.NoError(t, table.CreateTable(t.Context(), w.client, table.DefaultName))
 	return w
 }
 
 // commit writes down what the feed must come to have.
-func (w *world) commit(c localdynamo.Commit) {
+func (w *world) commit(c engine.Commit) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range c.Changes {
@@ -159,7 +159,7 @@ func (w *world) startWith(name string, tuning relay.Tuning, retention consume.Re
 	p := &process{conn: nc, metrics: prometheus.NewRegistry(), ended: make(chan error, 1)}
 	var err error
 	p.Relay, err = relay.New(relay.Config{
-		NATS: nc, DynamoDB: localdynamo.Config(w.faults, "us-east-1"), Table: table.DefaultName, Member: name,
+		NATS: nc, DynamoDB: engine.Config(w.faults, "us-east-1"), Table: table.DefaultName, Member: name,
 		Now: w.clock.Now, Log: slog.New(slog.DiscardHandler), Metrics: p.metrics, Retention: retention, Expects: w.expects, Tuning: tuning,
 	})
 	require.NoError(w.t, err)

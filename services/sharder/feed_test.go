@@ -11,8 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/engine"
 	"github.com/tidegate/tidegate/internal/consume"
-	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/pkg/bucket"
 	"github.com/tidegate/tidegate/pkg/events"
 )
@@ -33,7 +33,7 @@ func (w *world) start(name string) *running {
 	r := &running{conn: w.nats.Connect(w.t), registry: prometheus.NewRegistry(), ended: make(chan error, 1)}
 	var err error
 	r.Sharder, err = New(Config{
-		NATS: r.conn, DynamoDB: localdynamo.Config(w.Faults, "us-east-1"), Table: w.Table, Member: name,
+		NATS: r.conn, DynamoDB: engine.Config(w.Faults, "us-east-1"), Table: w.Table, Member: name,
 		Clock: w.clock, Log: slog.New(slog.DiscardHandler), Metrics: r.registry,
 		Tuning: Tuning{Look: 5 * time.Millisecond, Feed: consume.Tuning{ // a member is missed as late as by default
 			Heartbeat: 100 * time.Millisecond, Poll: 100 * time.Millisecond, MaxBackoff: 100 * time.Millisecond, DrainTimeout: 5 * time.Second,

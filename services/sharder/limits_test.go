@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/pkg/bucket"
 )
@@ -37,7 +37,7 @@ func TestLoweredLimitsMergeShardsThatDoNotServe(t *testing.T) {
 }
 
 // sync brings one shard to settings, as the next spend from it would, and tells of it.
-func (w *world) sync(shard int, settings *limits.Resolved, told ...*Sharder) {
+func (w *world) sync(shard int, settings *config.Resolved, told ...*Sharder) {
 	w.t.Helper()
 	before := w.tree()[shard]
 	form := shards.PlanSync(bucket.At(w.now()), before, settings)

@@ -16,7 +16,7 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer, b *book) (*metrics, error) {
 	steps := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tidegate_sharder_steps_total",
-		Help: "Steps of buckets' shards, by kind (double, spread, merge) and result: done, overtaken by others or by news, or failed and to be tried again.",
+		Help: "Steps that change a bucket's shards, by kind (double, spread, merge) and result: done, overtaken by another change, or failed and retried.",
 	}, []string{"step", "result"})
 	for _, k := range []kind{double, spread, merge} {
 		for _, result := range []string{"done", "overtaken", "failed"} {
@@ -24,23 +24,23 @@ func newMetrics(reg prometheus.Registerer, b *book) (*metrics, error) {
 		}
 	}
 	reports := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "tidegate_sharder_load_reports_total", Help: "Reports of admission nodes on the load of buckets: heard, or not to be read.",
+		Name: "tidegate_sharder_load_reports_total", Help: "Load reports of admission nodes about buckets: heard, or unreadable.",
 	}, []string{"result"})
 	surveys := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "tidegate_sharder_surveys_total", Help: "Surveys of divided buckets that ended, and pages of them that failed and were tried again.",
+		Name: "tidegate_sharder_surveys_total", Help: "Completed surveys of split buckets, and their pages that failed and were retried.",
 	}, []string{"result"})
 	count := func(of func() int) func() float64 { return func() float64 { return float64(of()) } }
 	known := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "tidegate_sharder_buckets", Help: "Buckets that the sharder remembers.",
+		Name: "tidegate_sharder_buckets", Help: "Buckets that the sharder tracks.",
 	}, count(func() int { all, _ := b.sizes(); return all }))
 	divided := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "tidegate_sharder_divided_buckets", Help: "Buckets of several shards that the sharder knows of.",
+		Name: "tidegate_sharder_divided_buckets", Help: "Known buckets with several shards.",
 	}, count(func() int { _, divided := b.sizes(); return divided }))
 	shards := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "tidegate_sharder_shards", Help: "Shards of the divided buckets that the sharder knows of.",
+		Name: "tidegate_sharder_shards", Help: "Shards of the known buckets with several shards.",
 	}, count(func() int { all, _ := b.shards(); return all }))
 	full := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "tidegate_sharder_full_buckets", Help: "Buckets that have as many shards as there can be: 32; a load that needs more is throttled.",
+		Name: "tidegate_sharder_full_buckets", Help: "Buckets with the maximum number of shards, 32; DynamoDB throttles a load that needs more.",
 	}, count(func() int { _, full := b.shards(); return full }))
 	for _, c := range []prometheus.Collector{steps, reports, surveys, known, divided, shards, full} {
 		if err := reg.Register(c); err != nil {

@@ -18,12 +18,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidegate/tidegate/internal/audit"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/consume"
-	"github.com/tidegate/tidegate/internal/limits"
 	"github.com/tidegate/tidegate/internal/roster"
 	"github.com/tidegate/tidegate/internal/shards"
-	"github.com/tidegate/tidegate/internal/storecalls"
-	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/events"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -39,7 +38,7 @@ type Config struct {
 	Table     string
 	Member    string // unique among the running sharders
 	Version   string // semantic, for the list of services; 0.0.0 where empty
-	Clock     storeclock.Source
+	Clock     store.ClockSource
 	Log       *slog.Logger
 	Metrics   prometheus.Registerer
 	Retention consume.Retention // of the feed, where no relay has made it yet
@@ -83,12 +82,12 @@ func (t Tuning) withDefaults() Tuning {
 // Sharder is one of the sharders of a table.
 type Sharder struct {
 	cfg     Config
-	clock   *storeclock.Clock
+	clock   *store.Clock
 	book    *book
 	group   *consume.Group
 	client  *dynamodb.Client
 	shards  *shards.Store
-	limits  *limits.Store
+	limits  *config.LimitStore
 	metrics *metrics
 
 	boot   string // random, part of every nonce
@@ -104,15 +103,15 @@ func New(cfg Config) (*Sharder, error) {
 		return nil, errors.New("sharder: NATS, Table, Member, Clock, Log and Metrics are required")
 	}
 	cfg.Tuning = cfg.Tuning.withDefaults()
-	s := &Sharder{cfg: cfg, clock: storeclock.New(cfg.Clock), boot: rand.Text()[:8], slots: make(chan struct{}, cfg.Tuning.Steps)}
-	watched, err := storecalls.Watch(cfg.DynamoDB, storecalls.Options{Service: service, Metrics: cfg.Metrics, Mono: s.clock.Mono})
+	s := &Sharder{cfg: cfg, clock: store.NewClock(cfg.Clock), boot: rand.Text()[:8], slots: make(chan struct{}, cfg.Tuning.Steps)}
+	watched, err := store.Watch(cfg.DynamoDB, store.WatchOptions{Service: service, Metrics: cfg.Metrics, Mono: s.clock.Mono})
 	if err != nil {
 		return nil, fmt.Errorf("sharder: %w", err)
 	}
 	watched.HTTPClient = s.clock.Watch(watched.HTTPClient)
 	s.client = dynamodb.NewFromConfig(watched, func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} })
 	s.shards = shards.NewStore(s.client, cfg.Table, s.clock.Now, s.nonce)
-	s.limits = limits.NewStore(s.client, cfg.Table, audit.NewLog(s.client, cfg.Table, s.clock.Time))
+	s.limits = config.NewLimitStore(s.client, cfg.Table, audit.NewLog(s.client, cfg.Table, s.clock.Time))
 	if s.book, err = newBook(cfg.Tuning.Remember); err != nil {
 		return nil, fmt.Errorf("sharder: %w", err)
 	}

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/tidegate/tidegate/internal/limits"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -112,7 +112,7 @@ func (s *Sharder) sync(ctx context.Context, tree shards.Tree) (shards.Tree, erro
 
 // settings are those that hold for a bucket. One of requests that brought their own
 // limits keeps these; who its entity cascades to may have changed.
-func (s *Sharder) settings(ctx context.Context, zero *table.Bucket) (limits.Resolved, error) {
+func (s *Sharder) settings(ctx context.Context, zero *table.Bucket) (config.Resolved, error) {
 	resource, _, override := keys.ParseOverride(zero.Key.Resource)
 	if !override {
 		return s.limits.Resolve(ctx, zero.Key.Namespace, zero.Key.Entity, zero.Key.Resource)

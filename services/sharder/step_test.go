@@ -11,8 +11,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/limits"
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
+	"github.com/tidegate/tidegate/engine/fault"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/bucket"
 	"github.com/tidegate/tidegate/pkg/events"
@@ -348,7 +348,7 @@ func TestUnknownLimitsDoNotStopTheOthers(t *testing.T) {
 func TestShardsOfOverridesAreMergedUnderTheirOwnLimits(t *testing.T) {
 	w := newWorld(t)
 	s := w.sharder()
-	own := limits.Resolved{Limits: []bucket.Limit{perDay("rpm", 600)}}.With([]bucket.Limit{perDay("rpm", 600)})
+	own := config.Resolved{Limits: []bucket.Limit{perDay("rpm", 600)}}.With([]bucket.Limit{perDay("rpm", 600)})
 	w.key = testKey(0)
 	w.key.Resource = keys.OverrideResource("gpt-4", own.Fingerprint)
 	w.create(4, own.Limits, s)

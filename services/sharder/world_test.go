@@ -12,13 +12,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/engine"
 	"github.com/tidegate/tidegate/internal/audit"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/consume"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
-	"github.com/tidegate/tidegate/internal/limits"
-	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/shards"
-	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/internal/table/tabletest"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -49,15 +49,15 @@ func worldStart() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, key: testKey(0), nats: natstest.Start(t)}
-	w.Bench = tabletest.Behind(t, localdynamo.New(localdynamo.Options{Now: w.now}).HTTPClient(), w.now)
+	w.Bench = tabletest.Behind(t, engine.New(engine.Options{Now: w.now}).HTTPClient(), w.now)
 	return w
 }
 
 func (w *world) now() time.Time { return worldStart().Add(time.Duration(w.elapsed.Load())) }
 
 // clock is a machine's, which is right.
-func (w *world) clock() storeclock.Reading {
-	return storeclock.Reading{Wall: w.now(), Mono: time.Hour + time.Duration(w.elapsed.Load())}
+func (w *world) clock() store.ClockReading {
+	return store.ClockReading{Wall: w.now(), Mono: time.Hour + time.Duration(w.elapsed.Load())}
 }
 
 func (w *world) ms() int64 { return w.now().UnixMilli() }
@@ -68,7 +68,7 @@ func (w *world) pass(d time.Duration) { w.elapsed.Add(int64(d)) }
 func (w *world) sharder() *Sharder {
 	w.t.Helper()
 	s, err := New(Config{
-		NATS: w.nats.Connect(w.t), DynamoDB: localdynamo.Config(w.Faults, "us-east-1"), Table: w.Table, Member: "member-" + strconv.FormatInt(w.sequence.Add(1), 10),
+		NATS: w.nats.Connect(w.t), DynamoDB: engine.Config(w.Faults, "us-east-1"), Table: w.Table, Member: "member-" + strconv.FormatInt(w.sequence.Add(1), 10),
 		Clock: w.clock, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(),
 	})
 	require.NoError(w.t, err)
@@ -106,8 +106,8 @@ func perDay(name string, tokens int64) bucket.Limit {
 func (w *world) create(tokens int64, ls []bucket.Limit, told ...*Sharder) {
 	w.t.Helper()
 	now := bucket.At(w.now())
-	resolved := limits.Resolved{Limits: ls}
-	b := &table.Bucket{Key: w.key, Level: 1, Fingerprint: limits.Fingerprint(&resolved), WriteUnits: 1, LastWrite: "test.0"}
+	resolved := config.Resolved{Limits: ls}
+	b := &table.Bucket{Key: w.key, Level: 1, Fingerprint: config.Fingerprint(&resolved), WriteUnits: 1, LastWrite: "test.0"}
 	for _, l := range ls {
 		b.Limits = append(b.Limits, table.Limit{Limit: l, Drawn: l.Window(bucket.Whole(), now).Full() + tokens*bucket.Milli, Consumed: tokens * bucket.Milli})
 	}
@@ -244,8 +244,8 @@ func (w *world) remove(b *table.Bucket) {
 	require.NoError(w.t, err)
 }
 
-func (w *world) stored() *limits.Store {
-	return limits.NewStore(w.Direct, w.Table, audit.NewLog(w.Direct, w.Table, w.Now))
+func (w *world) stored() *config.LimitStore {
+	return config.NewLimitStore(w.Direct, w.Table, audit.NewLog(w.Direct, w.Table, w.Now))
 }
 
 // setLimits stores so many tokens of rpm a day.
@@ -258,7 +258,7 @@ func (w *world) setLimits(tokens int64) {
 	require.NoError(w.t, err)
 }
 
-func (w *world) resolve() limits.Resolved {
+func (w *world) resolve() config.Resolved {
 	w.t.Helper()
 	settings, err := w.stored().Resolve(w.t.Context(), ns, testKey(0).Entity, testKey(0).Resource)
 	require.NoError(w.t, err)

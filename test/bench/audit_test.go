@@ -12,9 +12,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/engine"
 	"github.com/tidegate/tidegate/internal/archive"
 	"github.com/tidegate/tidegate/internal/audit"
-	"github.com/tidegate/tidegate/internal/localdynamo"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/internal/trail"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -83,8 +84,8 @@ func newAuditTrail(b *testing.B, n, entities, inTable int) *auditTrail {
 		defer mu.Unlock()
 		return start.Add(time.Duration(made) * 10 * 24 * time.Hour / time.Duration(n)), nil
 	}
-	engine := localdynamo.New(localdynamo.Options{Now: func() time.Time { t, _ := now(); return t }})
-	db := dynamodb.NewFromConfig(localdynamo.Config(engine.HTTPClient(), "us-east-1"))
+	embedded := engine.New(engine.Options{Now: func() time.Time { t, _ := now(); return t }})
+	db := dynamodb.NewFromConfig(engine.Config(embedded.HTTPClient(), "us-east-1"))
 	require.NoError(b, table.CreateTable(b.Context(), db, table.DefaultName))
 	log := audit.NewLog(db, table.DefaultName, now)
 	kept, err := archive.Open(b.Context(), "file://"+b.TempDir(), archive.Options{})
@@ -152,7 +153,7 @@ func (a *auditTrail) archiveAllBut(db *dynamodb.Client, log *audit.Log, kept *ar
 	}
 	for len(gone) > 0 {
 		n := min(500, len(gone))
-		left, err := table.DeleteKeys(a.b.Context(), db, table.DefaultName, gone[:n])
+		left, err := store.DeleteKeys(a.b.Context(), db, table.DefaultName, gone[:n])
 		require.NoError(a.b, err)
 		require.Zero(a.b, left)
 		gone = gone[n:]

@@ -7,7 +7,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/localdynamo"
+	"github.com/tidegate/tidegate/engine"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/keys"
 	"github.com/tidegate/tidegate/services/admission"
@@ -49,7 +49,7 @@ func BenchmarkCascade(b *testing.B) {
 // under stores an entity that cascades to a parent.
 func (w *world) under(entity, parent string) {
 	w.tb.Helper()
-	db := dynamodb.NewFromConfig(localdynamo.Config(w.engine.HTTPClient(), "us-east-1"))
+	db := dynamodb.NewFromConfig(engine.Config(w.engine.HTTPClient(), "us-east-1"))
 	name := table.DefaultName
 	_, err := db.PutItem(w.tb.Context(), &dynamodb.PutItemInput{TableName: &name, Item: table.EncodeEntity(&table.Entity{
 		Key: keys.Entity{Namespace: w.ns, ID: entity}, Parent: parent, Cascade: true, Version: 1,

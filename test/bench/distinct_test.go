@@ -8,7 +8,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/tidegate/tidegate/internal/localdynamo"
+	"github.com/tidegate/tidegate/engine"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/bucket"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -48,7 +48,7 @@ func BenchmarkDistinctBuckets(b *testing.B) {
 // always hold.
 func (w *world) updates(b *testing.B, n *node, buckets int) call {
 	b.Helper()
-	db := dynamodb.NewFromConfig(localdynamo.Config(n.calls, "us-east-1"), func(o *dynamodb.Options) { o.RetryMaxAttempts = 1 })
+	db := dynamodb.NewFromConfig(engine.Config(n.calls, "us-east-1"), func(o *dynamodb.Options) { o.RetryMaxAttempts = 1 })
 	anyway := bucket.Change{Amount: 1, Min: math.MinInt64 / 4, Max: math.MaxInt64 / 4}
 	first, err := db.GetItem(b.Context(), table.ReadInput(table.DefaultName, w.bucketKey(0).Key()))
 	if err != nil {

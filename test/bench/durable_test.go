@@ -17,8 +17,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/engine"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
-	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/rollback"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -63,8 +63,8 @@ func newRecords(b *testing.B, synced bool) *records {
 	require.NoError(b, err)
 	_, err = rollback.OpenBucket(b.Context(), r.js, rollback.Bucket{Name: "RECORDS", TTL: time.Hour})
 	require.NoError(b, err)
-	engine := localdynamo.New(localdynamo.Options{Now: time.Now})
-	db := dynamodb.NewFromConfig(localdynamo.Config(&http.Client{Transport: engine.HTTPClient()}, "us-east-1"))
+	embedded := engine.New(engine.Options{Now: time.Now})
+	db := dynamodb.NewFromConfig(engine.Config(&http.Client{Transport: embedded.HTTPClient()}, "us-east-1"))
 	require.NoError(b, table.CreateTable(b.Context(), db, table.DefaultName))
 	r.guard, err = rollback.New(rollback.Config{
 		NATS: r.nc, Bucket: "RECORDS", Subject: api.EpochSubject, Epochs: rollback.NewEpochs(db, table.DefaultName), Now: time.Now,

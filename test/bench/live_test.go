@@ -9,7 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/localdynamo"
+	"github.com/tidegate/tidegate/engine"
 	"github.com/tidegate/tidegate/internal/table"
 	tidegate "github.com/tidegate/tidegate/pkg/client"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -24,7 +24,7 @@ func BenchmarkLiveConfig(b *testing.B) {
 	const changes, answers = 50, 40
 	limit := ample("rpm")
 	w := newWorld(b, limit)
-	f := &feed{world: w, db: dynamodb.NewFromConfig(localdynamo.Config(w.engine.HTTPClient(), "us-east-1"))}
+	f := &feed{world: w, db: dynamodb.NewFromConfig(engine.Config(w.engine.HTTPClient(), "us-east-1"))}
 	f.relay()
 	for range 2 {
 		w.node(0, admission.Tuning{}).mustFollow()

@@ -18,8 +18,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/localdynamo"
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
+	"github.com/tidegate/tidegate/engine"
+	"github.com/tidegate/tidegate/engine/fault"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -120,7 +120,7 @@ func newPartitioned(b *testing.B, sharded bool) *partitioned {
 	b.Helper()
 	w := newWorld(b)
 	p := &partitioned{all: histogram(), second: histogram()}
-	p.feed = &feed{world: w, db: dynamodb.NewFromConfig(localdynamo.Config(w.engine.HTTPClient(), "us-east-1"))}
+	p.feed = &feed{world: w, db: dynamodb.NewFromConfig(engine.Config(w.engine.HTTPClient(), "us-east-1"))}
 	p.partitions = fault.New(fault.Options{Next: w.store, Now: time.Now, Partitions: &fault.Partitions{Count: manyPartitions}})
 	w.store = p.partitions
 	p.trees = shards.NewStore(p.db, table.DefaultName, nil, nil)
@@ -140,10 +140,10 @@ func (p *partitioned) nodes(count int, latency time.Duration, tuning admission.T
 // sharder runs until the benchmark ends.
 func (p *partitioned) sharder() {
 	p.tb.Helper()
-	nc, err := nats.Connect(p.url)
+	nc, err := nats.Connect(p.url, nats.ReconnectBufSize(-1))
 	require.NoError(p.tb, err)
 	s, err := sharder.New(sharder.Config{
-		NATS: nc, DynamoDB: localdynamo.Config(p.partitions, "us-east-1"), Table: table.DefaultName, Member: "bench",
+		NATS: nc, DynamoDB: engine.Config(p.partitions, "us-east-1"), Table: table.DefaultName, Member: "bench",
 		Clock: clock(), Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(),
 	})
 	require.NoError(p.tb, err)

@@ -15,9 +15,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/engine"
 	lanes "github.com/tidegate/tidegate/internal/consume"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
-	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/bucket"
 	"github.com/tidegate/tidegate/pkg/events"
@@ -30,7 +30,7 @@ import (
 // the NATS server in the same process.
 func BenchmarkRelayDrain(b *testing.B) {
 	const backlog = 40_000
-	f := newFeed(b, localdynamo.StreamOptions{RetentionBytes: 1 << 30})
+	f := newFeed(b, engine.StreamOptions{RetentionBytes: 1 << 30})
 	for n := range backlog {
 		f.spend(n%1000, int64(n))
 	}
@@ -54,7 +54,7 @@ func processor(b *testing.B) time.Duration {
 // write to a handler of the feed. 99 of 100 shall take less than half a second.
 func BenchmarkRelayDelay(b *testing.B) {
 	const rate, writes = 2000, 10_000
-	f := newFeed(b, localdynamo.StreamOptions{RetentionBytes: 1 << 30})
+	f := newFeed(b, engine.StreamOptions{RetentionBytes: 1 << 30})
 	f.relay()
 	var mu sync.Mutex
 	at := make([]time.Time, writes)
@@ -97,10 +97,10 @@ type feed struct {
 	db *dynamodb.Client
 }
 
-func newFeed(b *testing.B, streams localdynamo.StreamOptions) *feed {
+func newFeed(b *testing.B, streams engine.StreamOptions) *feed {
 	b.Helper()
-	w := &world{tb: b, url: natstest.Start(b).ClientURL(), engine: localdynamo.New(localdynamo.Options{Now: time.Now, Streams: streams})}
-	f := &feed{world: w, db: dynamodb.NewFromConfig(localdynamo.Config(w.engine.HTTPClient(), "us-east-1"))}
+	w := &world{tb: b, url: natstest.Start(b).ClientURL(), engine: engine.New(engine.Options{Now: time.Now, Streams: streams})}
+	f := &feed{world: w, db: dynamodb.NewFromConfig(engine.Config(w.engine.HTTPClient(), "us-east-1"))}
 	require.NoError(b, table.CreateTable(b.Context(), f.db, table.DefaultName))
 	return f
 }
@@ -131,10 +131,10 @@ func (f *feed) background(run func(context.Context) error, ready <-chan struct{}
 }
 
 func (f *feed) relay() {
-	nc, err := nats.Connect(f.url)
+	nc, err := nats.Connect(f.url, nats.ReconnectBufSize(-1))
 	require.NoError(f.tb, err)
 	r, err := relay.New(relay.Config{
-		NATS: nc, DynamoDB: localdynamo.Config(f.engine.HTTPClient(), "us-east-1"), Table: table.DefaultName, Member: "a",
+		NATS: nc, DynamoDB: engine.Config(f.engine.HTTPClient(), "us-east-1"), Table: table.DefaultName, Member: "a",
 		Now: time.Now, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(),
 	})
 	require.NoError(f.tb, err)

@@ -13,9 +13,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/engine"
+	"github.com/tidegate/tidegate/engine/fault"
 	lanes "github.com/tidegate/tidegate/internal/consume"
-	"github.com/tidegate/tidegate/internal/localdynamo"
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/events"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -87,10 +87,10 @@ func (w *world) aggregate(js jetstream.JetStream, calls *fault.Transport, n int)
 	defer cancel()
 	start, ended := time.Now(), make(chan error, n)
 	for i := range n {
-		nc, err := nats.Connect(w.url)
+		nc, err := nats.Connect(w.url, nats.ReconnectBufSize(-1))
 		require.NoError(w.tb, err)
 		a, err := aggregator.New(aggregator.Config{
-			NATS: nc, DynamoDB: localdynamo.Config(calls, "us-east-1"), Table: table.DefaultName, Member: "bench-" + strconv.Itoa(i),
+			NATS: nc, DynamoDB: engine.Config(calls, "us-east-1"), Table: table.DefaultName, Member: "bench-" + strconv.Itoa(i),
 			Now: time.Now, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(),
 		})
 		require.NoError(w.tb, err)

@@ -14,13 +14,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/engine"
+	"github.com/tidegate/tidegate/engine/fault"
 	"github.com/tidegate/tidegate/internal/audit"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
-	"github.com/tidegate/tidegate/internal/limits"
-	"github.com/tidegate/tidegate/internal/localdynamo"
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
-	"github.com/tidegate/tidegate/internal/namespace"
-	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	tidegate "github.com/tidegate/tidegate/pkg/client"
@@ -36,7 +35,7 @@ const (
 // world is a store and a NATS server, embedded, and what was started on them.
 type world struct {
 	tb     host
-	engine *localdynamo.Engine
+	engine *engine.Engine
 	store  http.RoundTripper // the engine, and what stands before it for everybody
 	url    string            // of the NATS server
 	ns     string            // id of the default namespace
@@ -55,18 +54,18 @@ func newWorld(tb testing.TB, own ...api.Limit) *world {
 // newStore is a world without a NATS server.
 func newStore(tb host, own ...api.Limit) *world {
 	tb.Helper()
-	w := &world{tb: tb, engine: localdynamo.New(localdynamo.Options{Now: time.Now})}
+	w := &world{tb: tb, engine: engine.New(engine.Options{Now: time.Now})}
 	w.store = w.engine.HTTPClient()
-	db := dynamodb.NewFromConfig(localdynamo.Config(w.engine.HTTPClient(), "us-east-1"))
+	db := dynamodb.NewFromConfig(engine.Config(w.engine.HTTPClient(), "us-east-1"))
 	require.NoError(tb, table.CreateTable(tb.Context(), db, table.DefaultName))
 	var err error
-	w.ns, err = namespace.NewRegistry(db, table.DefaultName).Ensure(tb.Context(), api.DefaultNamespace)
+	w.ns, err = config.NewNamespaces(db, table.DefaultName).Ensure(tb.Context(), api.DefaultNamespace)
 	require.NoError(tb, err)
 	if len(own) == 0 {
 		own = []api.Limit{ample("rpm"), ample("tpm")}
 	}
 	log := audit.NewLog(db, table.DefaultName, func() (time.Time, error) { return time.Now(), nil })
-	_, err = limits.NewStore(db, table.DefaultName, log).Set(tb.Context(), w.ns, api.Principal{}, api.LimitsSetRequest{
+	_, err = config.NewLimitStore(db, table.DefaultName, log).Set(tb.Context(), w.ns, api.Principal{}, api.LimitsSetRequest{
 		LimitsTarget: api.LimitsTarget{System: true}, Limits: own,
 	})
 	require.NoError(tb, err)
@@ -84,7 +83,7 @@ func overflowing(name string) api.Limit {
 
 func (w *world) connect() *nats.Conn {
 	w.tb.Helper()
-	nc, err := nats.Connect(w.url)
+	nc, err := nats.Connect(w.url, nats.ReconnectBufSize(-1))
 	require.NoError(w.tb, err)
 	w.tb.Cleanup(nc.Close)
 	return nc
@@ -140,10 +139,10 @@ func (w *world) node(latency time.Duration, tuning admission.Tuning) *node {
 	}
 	n.calls = fault.New(o)
 	n.store = newTimed(n.calls)
-	nc, err := nats.Connect(w.url)
+	nc, err := nats.Connect(w.url, nats.ReconnectBufSize(-1))
 	require.NoError(w.tb, err)
 	service, err := admission.New(admission.Config{
-		NATS: nc, DynamoDB: localdynamo.Config(n.store, "us-east-1"), Table: table.DefaultName,
+		NATS: nc, DynamoDB: engine.Config(n.store, "us-east-1"), Table: table.DefaultName,
 		Clock: clock(), Log: slog.New(slog.DiscardHandler), Metrics: n.metrics, Version: "0.0.0", Tuning: tuning,
 	})
 	require.NoError(w.tb, err)
@@ -169,11 +168,11 @@ func (w *world) node(latency time.Duration, tuning admission.Tuning) *node {
 }
 
 // clock is this machine's.
-func clock() storeclock.Source {
+func clock() store.ClockSource {
 	start := time.Now()
-	return func() storeclock.Reading {
+	return func() store.ClockReading {
 		now := time.Now()
-		return storeclock.Reading{Wall: now.Round(0), Mono: now.Sub(start)}
+		return store.ClockReading{Wall: now.Round(0), Mono: now.Sub(start)}
 	}
 }
 

@@ -1,6 +1,9 @@
 // Package deploy tests the files under deploy: they are loaded as they are, and
 // what they promise is tried.
 //
+// It is a Go module of its own, because the compose library is large: importers of
+// Tidegate do not inherit it. `make test` runs it.
+//
 // # Words
 //
 //   - A template is a file that a deployer copies and changes, such as that of

@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/loadgen"
-	"github.com/tidegate/tidegate/internal/storehttp"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	tidegate "github.com/tidegate/tidegate/pkg/client"
@@ -139,7 +139,7 @@ func (s *stack) mustCountUsage(t *testing.T) map[string]ledger.Total {
 	cfg := aws.Config{
 		Region: region, BaseEndpoint: aws.String("http://" + s.reached["store:8000"]),
 		Credentials: credentials.NewStaticCredentialsProvider("tidegate", "tidegate", ""),
-		HTTPClient:  storehttp.OwnBody(storehttp.NewClient()),
+		HTTPClient:  store.OwnBody(store.NewHTTPClient()),
 	}
 	db := dynamodb.NewFromConfig(cfg)
 	var books ledger.Ledger

@@ -39,7 +39,7 @@ func TestTheImageIsTheProgramAlone(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(check), &words))
 	require.Equal(t, []string{"/tidegate", "health"}, words)
 
-	image, err := elf.Open(program(t))
+	image, err := elf.Open(ourProgram(t))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = image.Close() }) // read only
 	libraries, err := image.ImportedLibraries()

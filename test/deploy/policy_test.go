@@ -18,9 +18,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/localdynamo"
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
-	"github.com/tidegate/tidegate/internal/namespace"
+	"github.com/tidegate/tidegate/engine"
+	"github.com/tidegate/tidegate/engine/fault"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -327,10 +327,10 @@ func rejectASnapshot() func(operation string, body []byte) fault.Fault {
 // four shards, and a merge to one.
 func (w *world) dividedAndMerged(t *testing.T) {
 	t.Helper()
-	db := dynamodb.NewFromConfig(localdynamo.Config(w.engine.HTTPClient(), region))
+	db := dynamodb.NewFromConfig(engine.Config(w.engine.HTTPClient(), region))
 	at := func() (bucket.Instant, error) { return bucket.At(time.Now()), nil }
 	store := shards.NewStore(db, table.DefaultName, at, rand.Text)
-	id, err := namespace.NewRegistry(db, table.DefaultName).Ensure(t.Context(), api.DefaultNamespace)
+	id, err := config.NewNamespaces(db, table.DefaultName).Ensure(t.Context(), api.DefaultNamespace)
 	require.NoError(t, err)
 	key := keys.Bucket{Namespace: id, Entity: "divided", Resource: resource}
 	limit := bucket.Limit{Name: "rpm", Capacity: 100 * bucket.Milli, Refill: bucket.Milli, Period: 1000}
@@ -362,7 +362,7 @@ func (w *world) dividedAndMerged(t *testing.T) {
 // deletes what it counts.
 func (w *world) purgedTooEarly(t *testing.T) {
 	t.Helper()
-	db := dynamodb.NewFromConfig(localdynamo.Config(w.engine.HTTPClient(), region))
+	db := dynamodb.NewFromConfig(engine.Config(w.engine.HTTPClient(), region))
 	name := table.DefaultName
 	_, err := db.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &name, Item: table.EncodeBucket(&table.Bucket{
 		Key: keys.Bucket{Namespace: "AAAAAAAAAAE", Entity: "late", Resource: resource}, Level: 1, Fingerprint: "print", LastWrite: "test", Acquires: 1,

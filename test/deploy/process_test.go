@@ -94,21 +94,6 @@ func (p *process) kill(t *testing.T) {
 	require.NotContains(t, p.log.String(), "panic")
 }
 
-// natsServerProgram is the server of the official image: the program of the module
-// that the tests embed, so that both are one version.
-func natsServerProgram(t *testing.T) string {
-	t.Helper()
-	file := filepath.Join(built.dir, "nats-server")
-	built.nats.Do(func() {
-		cmd := exec.CommandContext(t.Context(), "go", "build", "-o", file, "github.com/nats-io/nats-server/v2")
-		cmd.Dir = root
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("build the NATS server: %v: %s", err, out)
-		}
-	})
-	return file
-}
-
 // natsPorts is what the NATS server says of where it listens.
 type natsPorts struct {
 	NATS       []string `json:"nats"`

@@ -8,8 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/audit"
-	"github.com/tidegate/tidegate/internal/limits"
-	"github.com/tidegate/tidegate/internal/namespace"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	tidegate "github.com/tidegate/tidegate/pkg/client"
@@ -55,9 +54,9 @@ func TestOperatorsSeeWhoRuns(t *testing.T) {
 	_, err := acme.Acquire(t.Context(), "key", resource, tidegate.Consume{"rpm": 1})
 	require.NoError(t, err)
 	db := dynamodb.NewFromConfig(w.store(setupRole))
-	id, err := namespace.NewRegistry(db, table.DefaultName).Ensure(t.Context(), "acme")
+	id, err := config.NewNamespaces(db, table.DefaultName).Ensure(t.Context(), "acme")
 	require.NoError(t, err)
-	stored := limits.NewStore(db, table.DefaultName, audit.NewLog(db, table.DefaultName, func() (time.Time, error) { return time.Now(), nil }))
+	stored := config.NewLimitStore(db, table.DefaultName, audit.NewLog(db, table.DefaultName, func() (time.Time, error) { return time.Now(), nil }))
 	lower := tenRPM(true)
 	lower.Limits[0].Capacity = 4
 	_, err = stored.Set(t.Context(), id, api.Principal{}, lower)

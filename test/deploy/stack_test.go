@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/internal/dirtest"
 	"github.com/tidegate/tidegate/pkg/api"
 	tidegate "github.com/tidegate/tidegate/pkg/client"
 )
@@ -38,7 +39,7 @@ const anyPort = "127.0.0.1:0"
 
 func newStack(t *testing.T, p *types.Project) *stack {
 	t.Helper()
-	s := &stack{project: p, folder: t.TempDir(), reached: map[string]string{}, running: map[string][]*process{}}
+	s := &stack{project: p, folder: dirtest.New(t), reached: map[string]string{}, running: map[string][]*process{}}
 	for name := range p.Volumes { // containers find theirs there
 		require.NoError(t, os.MkdirAll(filepath.Join(s.folder, name), 0o700))
 	}
@@ -228,7 +229,7 @@ func (s *stack) command(t *testing.T, service types.ServiceConfig, env []string,
 	for i, word := range words {
 		words[i] = s.here(service, word)
 	}
-	cmd := outlasting(t, program(t), words...)
+	cmd := outlasting(t, ourProgram(t), words...)
 	cmd.Dir, cmd.Env = s.folder, env
 	return cmd
 }
@@ -236,7 +237,7 @@ func (s *stack) command(t *testing.T, service types.ServiceConfig, env []string,
 // ask runs a command line of a user of the files.
 func (s *stack) ask(t *testing.T, user, password string, words ...string) ([]byte, error) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), program(t), words...)
+	cmd := exec.CommandContext(t.Context(), ourProgram(t), words...)
 	cmd.Env = append([]string{"TIDEGATE_NATS=nats://" + user + ":" + password + "@" + s.reached["nats:4222"]}, s.clientEnv...)
 	return cmd.CombinedOutput()
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/tidegate/tidegate/internal/localdynamo"
+	"github.com/tidegate/tidegate/engine"
 	"github.com/tidegate/tidegate/internal/table"
 )
 
@@ -33,7 +33,7 @@ type stackTable struct {
 func TestTheTemplateIsTheTable(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "deploy", "aws", "table.yaml"))
 	require.NoError(t, err)
-	printed, err := exec.CommandContext(t.Context(), program(t), "table", "template").Output()
+	printed, err := exec.CommandContext(t.Context(), ourProgram(t), "table", "template").Output()
 	require.NoError(t, err)
 	require.Equal(t, string(printed), string(text), "write it anew: tidegate table template > deploy/aws/table.yaml")
 
@@ -58,7 +58,7 @@ func TestTheTemplateIsTheTable(t *testing.T) {
 	require.True(t, *asked.PointInTimeRecoverySpecification.PointInTimeRecoveryEnabled)
 	require.True(t, *asked.DeletionProtectionEnabled)
 
-	db := dynamodb.NewFromConfig(localdynamo.Config(localdynamo.New(localdynamo.Options{Now: time.Now}).HTTPClient(), region))
+	db := dynamodb.NewFromConfig(engine.Config(engine.New(engine.Options{Now: time.Now}).HTTPClient(), region))
 	asked.StreamSpecification.StreamEnabled = aws.Bool(true) // CloudFormation's does not say it
 	_, err = db.CreateTable(t.Context(), &asked.CreateTableInput)
 	require.NoError(t, err)

@@ -154,7 +154,7 @@ func TestTenantsOverTLS(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cmd := exec.CommandContext(t.Context(), program(t), "acquire", "key", resource, "rpm=1", "--namespace", c.namespace)
+			cmd := exec.CommandContext(t.Context(), ourProgram(t), "acquire", "key", resource, "rpm=1", "--namespace", c.namespace)
 			host := server.Addr().String()
 			if c.host != "" {
 				_, port, err := net.SplitHostPort(host)
@@ -175,7 +175,7 @@ func TestNoTLSIsNoConnection(t *testing.T) {
 	dir := certificates(t)
 	setPasswords(t)
 	server := startNATS(t, natsFiles(t))
-	cmd := exec.CommandContext(t.Context(), program(t), "status", "key")
+	cmd := exec.CommandContext(t.Context(), ourProgram(t), "status", "key")
 	cmd.Env = append([]string{"TIDEGATE_NATS=nats://default:" + passwordOf("default") + "@" + server.Addr().String()}, tlsEnv(dir, "ca.crt", "client")...)
 	out, err := cmd.CombinedOutput()
 	require.Error(t, err)

@@ -15,14 +15,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/engine"
+	"github.com/tidegate/tidegate/engine/fault"
 	"github.com/tidegate/tidegate/internal/archive"
 	"github.com/tidegate/tidegate/internal/archive/archivetest"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/consume"
-	"github.com/tidegate/tidegate/internal/localdynamo"
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
-	"github.com/tidegate/tidegate/internal/namespace"
 	"github.com/tidegate/tidegate/internal/schema"
-	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	tidegate "github.com/tidegate/tidegate/pkg/client"
@@ -41,7 +41,7 @@ const (
 // world is a store and an admission node on a NATS server with permissions.
 type world struct {
 	nats    natsServer
-	engine  *localdynamo.Engine
+	engine  *engine.Engine
 	calls   *fault.Transport     // of everybody to the store
 	objects *archivetest.S3      // the audit archive's
 	record  map[string]*recorder // of each role's calls, before the fault layer
@@ -56,7 +56,7 @@ func roles() []string {
 }
 
 // store is the store as a role asks it.
-func (w *world) store(role string) aws.Config { return localdynamo.Config(w.record[role], region) }
+func (w *world) store(role string) aws.Config { return engine.Config(w.record[role], region) }
 
 func newWorld(t *testing.T, tenants ...string) *world {
 	t.Helper()
@@ -68,7 +68,7 @@ func newWorld(t *testing.T, tenants ...string) *world {
 func newWorldOn(t *testing.T, nats natsServer, tenants ...string) *world {
 	t.Helper()
 	w := &world{nats: nats, record: map[string]*recorder{}, objects: archivetest.New(t)}
-	w.engine = localdynamo.New(localdynamo.Options{Now: time.Now})
+	w.engine = engine.New(engine.Options{Now: time.Now})
 	w.calls = fault.New(fault.Options{Next: w.engine.HTTPClient(), Now: time.Now})
 	for _, role := range roles() {
 		w.record[role] = newRecorder(w.calls)
@@ -77,7 +77,7 @@ func newWorldOn(t *testing.T, nats natsServer, tenants ...string) *world {
 	require.NoError(t, table.CreateTable(t.Context(), db, table.DefaultName))
 	require.NoError(t, schema.Mark(t.Context(), db, table.DefaultName))
 	for _, name := range append(tenants, api.DefaultNamespace) {
-		_, err := namespace.NewRegistry(db, table.DefaultName).Ensure(t.Context(), name)
+		_, err := config.NewNamespaces(db, table.DefaultName).Ensure(t.Context(), name)
 		require.NoError(t, err)
 	}
 	return w
@@ -170,11 +170,11 @@ func (w *world) runSharder(t *testing.T, member string) (stop func()) {
 }
 
 // clock is this machine's.
-func clock() storeclock.Source {
+func clock() store.ClockSource {
 	start := time.Now()
-	return func() storeclock.Reading {
+	return func() store.ClockReading {
 		now := time.Now()
-		return storeclock.Reading{Wall: now.Round(0), Mono: now.Sub(start)}
+		return store.ClockReading{Wall: now.Round(0), Mono: now.Sub(start)}
 	}
 }
 

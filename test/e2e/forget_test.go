@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/engine"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
-	"github.com/tidegate/tidegate/internal/localdynamo"
 	"github.com/tidegate/tidegate/pkg/api"
 	tidegate "github.com/tidegate/tidegate/pkg/client"
 	"github.com/tidegate/tidegate/pkg/events"
@@ -50,7 +50,7 @@ func TestNATSForgets(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	w := newWorld(t, options{streams: localdynamo.StreamOptions{ShardRecords: 100}})
+	w := newWorld(t, options{streams: engine.StreamOptions{ShardRecords: 100}})
 	w.setLimits(t, api.LimitsTarget{System: true}, perDay("rpm", 1_000_000), perDay("tpm", 100_000_000))
 	w.admission(t)
 	w.admission(t)

@@ -6,14 +6,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/localdynamo"
-	"github.com/tidegate/tidegate/internal/localdynamo/attr"
+	"github.com/tidegate/tidegate/engine"
+	"github.com/tidegate/tidegate/engine/attr"
 	"github.com/tidegate/tidegate/pkg/keys"
 	"github.com/tidegate/tidegate/test/ledger"
 )
 
 // enter takes down what the engine commits.
-func (w *world) enter(c localdynamo.Commit) {
+func (w *world) enter(c engine.Commit) {
 	for i := range c.Changes {
 		change := &c.Changes[i]
 		w.ledger.Add(ledger.Change{At: change.At, PK: change.Keys()["PK"].Text(), Old: numbers(change.Old), New: numbers(change.New)})

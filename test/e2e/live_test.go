@@ -11,8 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/audit"
-	"github.com/tidegate/tidegate/internal/entities"
-	"github.com/tidegate/tidegate/internal/namespace"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	tidegate "github.com/tidegate/tidegate/pkg/client"
@@ -71,7 +70,7 @@ func (w *world) edit(t *testing.T, key keys.Item, rpm int64) {
 func TestWhatAnyWriterChangesBindsEveryNode(t *testing.T) {
 	w := newWorld(t, options{})
 	const entity, resource = "api-key-123", "gpt-4"
-	config := keys.ResourceConfig{Namespace: w.ns, Resource: resource}
+	item := keys.ResourceConfig{Namespace: w.ns, Resource: resource}
 	w.setLimits(t, api.LimitsTarget{Resource: resource}, perDay("rpm", 1_000_000))
 	relays := w.relay(t, "relay-1", relay.Tuning{})
 	nodes := []*process{w.admission(t), w.admission(t)}
@@ -90,29 +89,29 @@ func TestWhatAnyWriterChangesBindsEveryNode(t *testing.T) {
 	}
 	everywhere(t, nodes, "at first", capacity(1_000_000))
 
-	w.edit(t, config, 900_000)
+	w.edit(t, item, 900_000)
 	everywhere(t, nodes, "a limit is lowered in the console", capacity(900_000))
 
 	w.nats.Stop()
-	w.edit(t, config, 800_000)
+	w.edit(t, item, 800_000)
 	w.nats.Restart(t)
 	everywhere(t, nodes, "lowered while NATS is away", capacity(800_000))
 	followsAll(t, nodes)
 
 	relays.crash()
-	w.edit(t, config, 700_000)
+	w.edit(t, item, 700_000)
 	w.relay(t, "relay-2", relay.Tuning{})
 	everywhere(t, nodes, "lowered while no relay runs", capacity(700_000))
 
 	now := func() (time.Time, error) { return w.clock.now(), nil }
 	log := audit.NewLog(w.db, w.table, now)
 	for _, req := range []api.EntityCreateRequest{{ID: "acme"}, {ID: entity, Parent: "acme", Cascade: true}} {
-		_, err := entities.NewStore(w.db, w.table, log).Create(t.Context(), w.ns, api.Principal{}, req)
+		_, err := config.NewEntityStore(w.db, w.table, log).Create(t.Context(), w.ns, api.Principal{}, req)
 		require.NoError(t, err)
 	}
 	everywhere(t, nodes, "the entity has a parent now", func() bool { l := spend(entity); return len(l) == 2 && l[1].Entity == "acme" })
 
-	registry := namespace.NewRegistry(w.db, w.table)
+	registry := config.NewNamespaces(w.db, w.table)
 	_, err := registry.Ensure(t.Context(), "tenant-a")
 	require.NoError(t, err)
 	tenant, err := tidegate.New(w.connect(t), tidegate.WithNamespace("tenant-a"))
@@ -125,7 +124,7 @@ func TestWhatAnyWriterChangesBindsEveryNode(t *testing.T) {
 		}
 	}
 	everywhere(t, nodes, "a tenant has no limits yet", refused(api.CodeNoLimits))
-	_, err = namespace.NewOperator(registry, log, now).Delete(t.Context(), "tenant-a", api.Principal{})
+	_, err = config.NewNamespaceOperator(registry, log, now).Delete(t.Context(), "tenant-a", api.Principal{})
 	require.NoError(t, err)
 	everywhere(t, nodes, "the namespace is deleted", refused(api.CodeUnknownNamespace))
 	require.NoError(t, last)

@@ -14,10 +14,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/localdynamo"
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
+	"github.com/tidegate/tidegate/engine"
+	"github.com/tidegate/tidegate/engine/fault"
 	"github.com/tidegate/tidegate/internal/shards"
-	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/bucket"
 	tidegate "github.com/tidegate/tidegate/pkg/client"
@@ -133,8 +133,8 @@ func (p *divided) startNode(t *testing.T, number int) *process {
 	ahead := time.Duration(number-1) * dividedSkew
 	n := &process{name: "admission", conn: p.connect(t), metrics: prometheus.NewRegistry()}
 	s, err := admission.New(admission.Config{
-		NATS: n.conn, DynamoDB: localdynamo.Config(p.way(), region), Table: p.table,
-		Clock: func() storeclock.Reading {
+		NATS: n.conn, DynamoDB: engine.Config(p.way(), region), Table: p.table,
+		Clock: func() store.ClockReading {
 			r := p.clock.read()
 			r.Wall = r.Wall.Add(ahead)
 			return r
@@ -156,7 +156,7 @@ func (p *divided) startSharder(t *testing.T) *process {
 	t.Helper()
 	s := &process{conn: p.connect(t), metrics: prometheus.NewRegistry()}
 	config := sharder.Config{
-		NATS: s.conn, DynamoDB: localdynamo.Config(p.way(), region), Table: p.table, Clock: p.clock.read,
+		NATS: s.conn, DynamoDB: engine.Config(p.way(), region), Table: p.table, Clock: p.clock.read,
 		Log: slog.New(slog.DiscardHandler), Metrics: s.metrics,
 		Tuning: sharder.Tuning{Look: 10 * time.Millisecond, Survey: time.Second, Feed: members()},
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/engine"
+	"github.com/tidegate/tidegate/engine/fault"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
-	"github.com/tidegate/tidegate/internal/localdynamo"
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/internal/table/tabletest"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -42,7 +42,7 @@ func TestUsageIsExactFromTheAcquireToTheSnapshot(t *testing.T) {
 	t.Logf("seed %d", seed)
 	midnight := time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
 	w := newWorld(t, options{
-		began: midnight.Add(-10 * time.Minute), streams: localdynamo.StreamOptions{ShardRecords: 150},
+		began: midnight.Add(-10 * time.Minute), streams: engine.StreamOptions{ShardRecords: 150},
 		reads: fault.Options{Seed: seed, Chances: []fault.Chance{
 			{Probability: .05, Operations: []string{"GetRecords"}, Fault: fault.Fault{Kind: fault.PageAgain}},
 			{Probability: .05, Operations: []string{"GetRecords"}, Fault: fault.Fault{Kind: fault.PageOverlaps}},

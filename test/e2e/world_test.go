@@ -15,14 +15,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/engine"
+	"github.com/tidegate/tidegate/engine/fault"
 	"github.com/tidegate/tidegate/internal/audit"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/consume"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
-	"github.com/tidegate/tidegate/internal/limits"
-	"github.com/tidegate/tidegate/internal/localdynamo"
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
-	"github.com/tidegate/tidegate/internal/namespace"
-	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	tidegate "github.com/tidegate/tidegate/pkg/client"
@@ -57,13 +56,13 @@ func (c *clock) now() time.Time { return c.began.Add(c.passed()) }
 // advance moves it on, for everybody at once.
 func (c *clock) advance(d time.Duration) { c.ahead.Add(int64(d)) }
 
-func (c *clock) read() storeclock.Reading { return storeclock.Reading{Wall: c.now(), Mono: c.passed()} }
+func (c *clock) read() store.ClockReading { return store.ClockReading{Wall: c.now(), Mono: c.passed()} }
 
 // options are what differs between worlds.
 type options struct {
 	began   time.Time // on the clock; now where zero
 	still   bool      // the clock does not go on by itself
-	streams localdynamo.StreamOptions
+	streams engine.StreamOptions
 	reads   fault.Options // between relays and the store
 	writes  fault.Options // between aggregators and the store
 }
@@ -73,12 +72,12 @@ type world struct {
 	clock         *clock
 	ledger        ledger.Ledger
 	table         string
-	engine        *localdynamo.Engine
+	engine        *engine.Engine
 	db            *dynamodb.Client // beside all faults
 	reads, writes *fault.Transport
 	nats          *natstest.Server
 	ns            string // id of the default namespace
-	limits        *limits.Store
+	limits        *config.LimitStore
 }
 
 func newWorld(t *testing.T, o options) *world {
@@ -89,7 +88,7 @@ func newWorld(t *testing.T, o options) *world {
 	if o.began.IsZero() {
 		w.clock.began = w.clock.start.Round(0)
 	}
-	w.engine = localdynamo.New(localdynamo.Options{Now: w.clock.now, Streams: o.streams, OnCommit: w.enter})
+	w.engine = engine.New(engine.Options{Now: w.clock.now, Streams: o.streams, OnCommit: w.enter})
 	for _, f := range []struct {
 		options fault.Options
 		to      **fault.Transport
@@ -97,12 +96,12 @@ func newWorld(t *testing.T, o options) *world {
 		f.options.Next, f.options.Now = w.engine.HTTPClient(), w.clock.now
 		*f.to = fault.New(f.options)
 	}
-	w.db = dynamodb.NewFromConfig(localdynamo.Config(&http.Client{Transport: w.engine.HTTPClient()}, region))
+	w.db = dynamodb.NewFromConfig(engine.Config(&http.Client{Transport: w.engine.HTTPClient()}, region))
 	require.NoError(t, table.CreateTable(t.Context(), w.db, w.table))
 	var err error
-	w.ns, err = namespace.NewRegistry(w.db, w.table).Ensure(t.Context(), api.DefaultNamespace)
+	w.ns, err = config.NewNamespaces(w.db, w.table).Ensure(t.Context(), api.DefaultNamespace)
 	require.NoError(t, err)
-	w.limits = limits.NewStore(w.db, w.table, audit.NewLog(w.db, w.table, func() (time.Time, error) { return w.clock.now(), nil }))
+	w.limits = config.NewLimitStore(w.db, w.table, audit.NewLog(w.db, w.table, func() (time.Time, error) { return w.clock.now(), nil }))
 	return w
 }
 
@@ -201,7 +200,7 @@ func (w *world) admission(t *testing.T) *process {
 	t.Helper()
 	p := &process{name: "admission", conn: w.connect(t), metrics: prometheus.NewRegistry()}
 	s, err := admission.New(admission.Config{
-		NATS: p.conn, DynamoDB: localdynamo.Config(&http.Client{Transport: w.engine.HTTPClient()}, region), Table: w.table, Clock: w.clock.read,
+		NATS: p.conn, DynamoDB: engine.Config(&http.Client{Transport: w.engine.HTTPClient()}, region), Table: w.table, Clock: w.clock.read,
 		Log: slog.New(slog.DiscardHandler), Metrics: p.metrics, Version: "0.0.0",
 		Tuning: admission.Tuning{FeedHeartbeat: 100 * time.Millisecond},
 	})
@@ -216,7 +215,7 @@ func (w *world) relay(t *testing.T, name string, tuning relay.Tuning, options ..
 	tuning.Poll, tuning.Survey, tuning.MemberTTL = 5*time.Millisecond, 20*time.Millisecond, 200*time.Millisecond
 	tuning.StoreTimeout, tuning.PublishTimeout, tuning.MaxBackoff = time.Second, 500*time.Millisecond, 50*time.Millisecond
 	r, err := relay.New(relay.Config{
-		NATS: p.conn, DynamoDB: localdynamo.Config(w.reads, region), Table: w.table, Member: name,
+		NATS: p.conn, DynamoDB: engine.Config(w.reads, region), Table: w.table, Member: name,
 		Now: w.clock.now, Log: slog.New(slog.DiscardHandler), Metrics: p.metrics, Tuning: tuning,
 	})
 	require.NoError(t, err)
@@ -232,7 +231,7 @@ func (w *world) aggregatorWith(t *testing.T, name string, feed consume.Tuning) *
 	t.Helper()
 	p := &process{name: name, conn: w.connect(t), metrics: prometheus.NewRegistry()}
 	a, err := aggregator.New(aggregator.Config{
-		NATS: p.conn, DynamoDB: localdynamo.Config(w.writes, region), Table: w.table, Member: name,
+		NATS: p.conn, DynamoDB: engine.Config(w.writes, region), Table: w.table, Member: name,
 		Now: w.clock.now, Log: slog.New(slog.DiscardHandler), Metrics: p.metrics,
 		Tuning: aggregator.Tuning{StoreTimeout: 200 * time.Millisecond, Feed: feed},
 	})

@@ -12,8 +12,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/localdynamo"
-	"github.com/tidegate/tidegate/internal/localdynamo/journal"
+	"github.com/tidegate/tidegate/engine"
+	"github.com/tidegate/tidegate/engine/journal"
 	"github.com/tidegate/tidegate/internal/table"
 )
 
@@ -42,14 +42,14 @@ func (f fullFile) Write(b []byte) (int, error) {
 func (s *system) disk() *disked {
 	s.t.Helper()
 	d := &disked{}
-	engine, err := localdynamo.Open(localdynamo.Options{Now: time.Now}, localdynamo.Durability{
+	embedded, err := engine.Open(engine.Options{Now: time.Now}, engine.Durability{
 		Dir: s.t.TempDir(), CutBytes: 1, Log: slog.New(slog.DiscardHandler),
 		Wrap: func(f journal.File) journal.File { return fullFile{File: f, of: d} },
 	})
 	require.NoError(s.t, err)
-	s.t.Cleanup(func() { _ = engine.Close() })
-	engine.Register(s.registry())
-	d.db = dynamodb.NewFromConfig(localdynamo.Config(engine.HTTPClient(), region), func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} })
+	s.t.Cleanup(func() { _ = embedded.Close() })
+	embedded.Register(s.registry())
+	d.db = dynamodb.NewFromConfig(engine.Config(embedded.HTTPClient(), region), func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} })
 	return d
 }
 

@@ -15,10 +15,10 @@ import (
 	"github.com/nats-io/nuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/engine/fault"
 	"github.com/tidegate/tidegate/internal/archive/archivetest"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
-	"github.com/tidegate/tidegate/internal/namespace"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -306,7 +306,7 @@ func (s *system) tooMuchFor(entity string) {
 	known := s.value("tidegate_sharder_buckets")
 	s.acquire(entity)
 	s.until("tidegate_sharder_buckets", func(now float64) bool { return now > known })
-	ns, err := namespace.NewRegistry(s.direct, table.DefaultName).Ensure(s.t.Context(), api.DefaultNamespace)
+	ns, err := config.NewNamespaces(s.direct, table.DefaultName).Ensure(s.t.Context(), api.DefaultNamespace)
 	require.NoError(s.t, err)
 	now := time.Now().UnixMilli()
 	report, err := events.EncodeLoad(&events.LoadReport{Node: "node", FromMs: now - 1000, ToMs: now, Loads: []events.Load{
@@ -319,7 +319,7 @@ func (s *system) tooMuchFor(entity string) {
 // divide makes all shards of a bucket that there can be.
 func (s *system) divide() {
 	s.t.Helper()
-	ns, err := namespace.NewRegistry(s.direct, table.DefaultName).Ensure(s.t.Context(), api.DefaultNamespace)
+	ns, err := config.NewNamespaces(s.direct, table.DefaultName).Ensure(s.t.Context(), api.DefaultNamespace)
 	require.NoError(s.t, err)
 	s.acquire("dave")
 	divided := shards.NewStore(s.direct, table.DefaultName, func() (bucket.Instant, error) { return bucket.At(time.Now()), nil }, nuid.Next)

@@ -16,15 +16,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/engine"
+	"github.com/tidegate/tidegate/engine/fault"
 	"github.com/tidegate/tidegate/internal/archive/archivetest"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/consume"
 	"github.com/tidegate/tidegate/internal/daemon"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
-	"github.com/tidegate/tidegate/internal/localdynamo"
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
-	"github.com/tidegate/tidegate/internal/namespace"
 	"github.com/tidegate/tidegate/internal/schema"
-	"github.com/tidegate/tidegate/internal/storeclock"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	tidegate "github.com/tidegate/tidegate/pkg/client"
@@ -49,7 +49,7 @@ const (
 type system struct {
 	t      *testing.T
 	direct *dynamodb.Client // beside all faults
-	engine *localdynamo.Engine
+	engine *engine.Engine
 	nats   *natstest.Server
 	nc     *nats.Conn // a caller's
 	client *tidegate.Client
@@ -74,8 +74,8 @@ type road struct {
 	fate func(operation string) fault.Fault // guarded by mu; nil: none
 }
 
-func newRoad(engine *localdynamo.Engine) *road {
-	r := &road{Transport: fault.New(fault.Options{Next: engine.HTTPClient(), Now: time.Now})}
+func newRoad(embedded *engine.Engine) *road {
+	r := &road{Transport: fault.New(fault.Options{Next: embedded.HTTPClient(), Now: time.Now})}
 	r.Match(func(operation string, _ []byte) fault.Fault {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -130,12 +130,12 @@ func (r *road) mend() {
 // newSystem starts a store and a NATS server, and no process.
 func newSystem(t *testing.T) *system {
 	t.Helper()
-	s := &system{t: t, engine: localdynamo.New(localdynamo.Options{Now: time.Now}), objects: archivetest.New(t)}
-	s.direct = dynamodb.NewFromConfig(localdynamo.Config(s.engine.HTTPClient(), region))
+	s := &system{t: t, engine: engine.New(engine.Options{Now: time.Now}), objects: archivetest.New(t)}
+	s.direct = dynamodb.NewFromConfig(engine.Config(s.engine.HTTPClient(), region))
 	s.admission, s.relay, s.aggregator, s.sharder = newRoad(s.engine), newRoad(s.engine), newRoad(s.engine), newRoad(s.engine)
 	require.NoError(t, table.CreateTable(t.Context(), s.direct, table.DefaultName))
 	require.NoError(t, schema.Mark(t.Context(), s.direct, table.DefaultName))
-	_, err := namespace.NewRegistry(s.direct, table.DefaultName).Ensure(t.Context(), api.DefaultNamespace)
+	_, err := config.NewNamespaces(s.direct, table.DefaultName).Ensure(t.Context(), api.DefaultNamespace)
 	require.NoError(t, err)
 	s.nats = natstest.Start(t)
 	s.nc = s.connect()
@@ -258,15 +258,15 @@ func (s *system) startSharder(member string) *process {
 }
 
 // clock is this machine's, set forward by so many nanoseconds.
-func clock(ahead *atomic.Int64) storeclock.Source {
+func clock(ahead *atomic.Int64) store.ClockSource {
 	start := time.Now()
-	return func() storeclock.Reading {
+	return func() store.ClockReading {
 		now := time.Now()
-		return storeclock.Reading{Wall: now.Round(0).Add(time.Duration(ahead.Load())), Mono: now.Sub(start)}
+		return store.ClockReading{Wall: now.Round(0).Add(time.Duration(ahead.Load())), Mono: now.Sub(start)}
 	}
 }
 
-func (*system) config(r *road) aws.Config { return localdynamo.Config(r, region) }
+func (*system) config(r *road) aws.Config { return engine.Config(r, region) }
 
 // all are the registries of all processes there ever were.
 func (s *system) all() []*prometheus.Registry {

@@ -18,7 +18,7 @@ from nats.errors import NoRespondersError, TimeoutError
 
 
 class Denied(Exception):
-    """The limits do not hold what was asked for; nothing was spent."""
+    """The limits do not allow the request; nothing was spent."""
 
     def __init__(self, reply):
         super().__init__([limit for limit in reply["limits"] if limit.get("exceeded")])
@@ -27,12 +27,12 @@ class Denied(Exception):
         self.limits = reply["limits"]
 
     def jittered(self):
-        """How long to wait if others wait for the same."""
+        """Seconds to wait, with jitter so that many callers do not retry at once."""
         return self.retry_after + random.random() * max(self.retry_after / 2, 0.01)
 
 
 class Refused(Exception):
-    """The request was refused; code is one of docs/protocol.md."""
+    """The request was refused; docs/protocol.md lists the codes."""
 
     def __init__(self, status, body):
         super().__init__(body["message"])
@@ -40,21 +40,21 @@ class Refused(Exception):
 
 
 class Unavailable(Exception):
-    """Nobody could say. The tokens of an acquire may be spent."""
+    """No decision was possible. The tokens of an acquire may be spent."""
 
 
 class Tidegate:
-    """One tenant's Tidegate, on a connection of its own."""
+    """A client for a tenant, on the tenant's own connection."""
 
     def __init__(self, nc, namespace="default", timeout=2.0):
         self.nc, self.namespace, self.timeout = nc, namespace, timeout
-        self.ahead = None  # how far the store's time is ahead of ours, in ms, at most
+        self.ahead = None  # upper bound of how far the store's time is ahead of ours, in ms
 
     async def ask(self, verb, request):
         subject = f"tidegate.v1.{self.namespace}.{verb}"
         headers = {"Tidegate-Timeout-Ms": str(int(self.timeout * 1000))}
         sent = time.monotonic() * 1000
-        if self.ahead is not None:  # then nothing is spent for us once we have given up
+        if self.ahead is not None:  # so that nothing is spent after our timeout
             headers["Tidegate-Deadline"] = str(math.ceil(sent + self.timeout * 1000 + self.ahead))
         try:
             reply = await self.nc.request(subject, json.dumps(request).encode(), timeout=self.timeout, headers=headers)
@@ -94,7 +94,7 @@ async def complete(tidegate, call, estimate=500):
     try:
         answer, used = await call()
     except BaseException:
-        await tidegate.release(lease)  # all is given back
+        await tidegate.release(lease)  # gives everything back
         raise
     if used != estimate:
         await tidegate.adjust(lease, {"tpm": used - estimate})
@@ -102,7 +102,7 @@ async def complete(tidegate, call, estimate=500):
 
 
 async def patiently(tidegate, entity, resource, consume):
-    """Acquires, and comes again when denials say so."""
+    """Acquires, and after a denial waits and retries."""
     while True:
         try:
             return await tidegate.acquire(entity, resource, consume)
@@ -118,7 +118,7 @@ async def connect(url, namespace="default", **options):
         url,
         name="checkout",
         max_reconnect_attempts=-1,
-        inbox_prefix=f"_INBOX_{namespace}",  # where permissions let answers reach this tenant
+        inbox_prefix=f"_INBOX_{namespace}",  # the permissions allow replies under it only
         **options,
     )
     return Tidegate(nc, namespace)

@@ -47,7 +47,7 @@ func excuses() []excuse {
 		{"go test ./pkg/keys -update", rewrite},
 		{"go test ./internal/table -update", rewrite},
 		{"go test ./internal/limits -update", rewrite},
-		{"go test ./internal/localdynamo -update", rewrite},
+		{"go test ./engine -update", rewrite},
 		{"go test ./internal/loadgen -update", rewrite},
 		{"go test ./cmd/tidegate -update", rewrite},
 		{"go test ./test/readme -run TestCodesAreListed -update", rewrite},
@@ -101,19 +101,24 @@ func (f fence) commands(t *testing.T) []command {
 	return all
 }
 
-// Every command works as it stands, in order, on a system of its document's own.
-func TestCommands(t *testing.T) {
+// Every command works as it stands, in order, on a system of its document's own, and
+// every request, after the commands, gets the reply that is written below it.
+func TestCommandsAndExchanges(t *testing.T) {
 	for _, d := range documents(t) {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel() // mostly they wait for processes that start and stop
-			commands := runnable(t, d)
-			if len(commands) == 0 {
+			commands, exchanges := runnable(t, d), d.exchanges(t)
+			if len(commands)+len(exchanges) == 0 {
 				return
 			}
 			s := start(t)
 			for _, c := range commands {
 				output, code := s.shell(t, c.text)
 				require.Equal(t, c.code, code, "%s:%d: %s\n%s", d.name, c.line, c.text, output)
+			}
+			nc, lease := s.connect(t), ""
+			for _, x := range exchanges {
+				lease = play(t, d, nc, x, lease)
 			}
 		})
 	}
@@ -175,7 +180,7 @@ func TestGreetingIsShown(t *testing.T) {
 	readme := read(t, "README.md").text
 	require.Contains(t, readme, "\n"+strings.Join(printed, ""))
 
-	s := start(t)
+	s := share(t, "greeting")
 	_, code := s.shell(t, printed[0])
 	require.Zero(t, code)
 	output, code := s.shell(t, printed[1])

@@ -56,28 +56,6 @@ func (d document) exchanges(t *testing.T) []exchange {
 	return all
 }
 
-// Every request gets the reply that is written below it. Those of README follow
-// its commands.
-func TestExchanges(t *testing.T) {
-	for _, d := range documents(t) {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-			exchanges := d.exchanges(t)
-			if len(exchanges) == 0 {
-				return
-			}
-			s := start(t)
-			for _, c := range runnable(t, d) {
-				s.shell(t, c.text)
-			}
-			nc, lease := s.connect(t), ""
-			for _, x := range exchanges {
-				lease = play(t, d, nc, x, lease)
-			}
-		})
-	}
-}
-
 // play sends a request and compares the reply. It returns what an ellipsis in the
 // next request stands for.
 func play(t *testing.T, d document, nc *nats.Conn, x exchange, lease string) string {

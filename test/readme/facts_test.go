@@ -75,7 +75,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 
 // The addresses that README gives to operators answer.
 func TestAddressesAnswer(t *testing.T) {
-	s := start(t)
+	s := share(t, "")
 	address := regexp.MustCompile("`(http://127\\.0\\.0\\.1:9464/[a-z/]*)`")
 	found := address.FindAllStringSubmatch(read(t, "README.md").text, -1)
 	require.NotEmpty(t, found)

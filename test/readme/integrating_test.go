@@ -17,14 +17,14 @@ import (
 	tidegate "github.com/tidegate/tidegate/pkg/client"
 )
 
-// connect makes a client for the tenant acme. Options are how to prove who you
-// are: nats.UserCredentials("acme.creds"), nats.UserInfo("acme", password),
+// connect returns a client for the tenant acme. Options hold its credentials:
+// nats.UserCredentials("acme.creds"), nats.UserInfo("acme", password),
 // nats.RootCAs("ca.crt"), nats.ClientCert("client.crt", "client.key").
 func connect(url string, options ...nats.Option) (*tidegate.Client, error) {
 	options = append(options,
-		nats.Name("checkout"),        // who this is, in NATS's own tools
-		nats.MaxReconnects(-1),       // a server that restarts is no reason to give up
-		tidegate.InboxPrefix("acme"), // where permissions let answers reach this tenant
+		nats.Name("checkout"),        // shown in the tools of NATS
+		nats.MaxReconnects(-1),       // reconnect for as long as it takes
+		tidegate.InboxPrefix("acme"), // the permissions allow replies under it only
 	)
 	nc, err := nats.Connect(url, options...)
 	if err != nil {
@@ -33,8 +33,8 @@ func connect(url string, options ...nats.Option) (*tidegate.Client, error) {
 	return tidegate.New(nc, tidegate.WithNamespace("acme"))
 }
 
-// limited lets a request through when its API key may spend one of the limits of
-// the resource "orders".
+// limited passes a request to next if its API key may spend 1 of the limit rpm on
+// the resource "orders". Otherwise it answers 429 with a retry-after.
 func limited(client *tidegate.Client, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, err := client.Acquire(r.Context(), r.Header.Get("Api-Key"), "orders", tidegate.Consume{"rpm": 1})
@@ -49,13 +49,13 @@ func limited(client *tidegate.Client, next http.Handler) http.Handler {
 			http.Error(w, "slow down", http.StatusTooManyRequests)
 		case errors.As(err, &refused) && refused.Code == api.CodeInvalidEntity:
 			http.Error(w, "that is no API key", http.StatusUnauthorized)
-		default: // nobody could say; log it, with the id of the request that is in it
+		default: // unknown: no decision was possible; log err, which has the request's ID
 			http.Error(w, "try again later", http.StatusServiceUnavailable)
 		}
 	})
 }
 
-// patiently acquires, and comes again when denials say so, until ctx ends.
+// patiently acquires, and after a denial waits and retries until ctx ends.
 func patiently(ctx context.Context, client *tidegate.Client, entity, resource string, consume tidegate.Consume) (*tidegate.Lease, error) {
 	for {
 		lease, err := client.Acquire(ctx, entity, resource, consume)
@@ -66,28 +66,28 @@ func patiently(ctx context.Context, client *tidegate.Client, entity, resource st
 		select {
 		case <-time.After(denied.Jittered()):
 		case <-ctx.Done():
-			return nil, err // what was missing says more than that time is up
+			return nil, err // the denial says more than ctx.Err()
 		}
 	}
 }
 
-// reserve spends an estimate now, and returns what a worker needs to settle it.
+// reserve spends an estimate, and returns the token that settles it.
 func reserve(ctx context.Context, client *tidegate.Client, tokens int64) (string, error) {
 	lease, err := client.Acquire(ctx, "api-key-123", "gpt-4", tidegate.Consume{"tpm": tokens},
-		tidegate.OnUnavailable(tidegate.Allow)) // better once too often than not at all
+		tidegate.OnUnavailable(tidegate.Allow)) // fail open
 	if err != nil {
 		return "", err
 	}
-	return lease.Token(), nil // empty where nobody could be asked: settling that does nothing
+	return lease.Token(), nil // empty if the admission was degraded: settling it does nothing
 }
 
-// settle says, in any process and at any time, what it really cost.
+// settle corrects the estimate by the difference, in any process.
 func settle(ctx context.Context, client *tidegate.Client, token string, difference int64) error {
 	return client.Lease(token).Adjust(ctx, tidegate.Deltas{"tpm": difference})
 }
 
-// provision gives a customer limits of its own, and a place under its plan, whose
-// limits hold for all its customers together. It needs the tenant's admin user.
+// provision sets a customer's own limits and makes the plan its parent. The plan's
+// limits apply to all its customers together. It needs the tenant's admin user.
 func provision(ctx context.Context, admin tidegate.Admin, customer, plan string) error {
 	_, err := admin.CreateEntity(ctx, api.EntityCreateRequest{ID: customer, Parent: plan, Cascade: true})
 	var refused *tidegate.Error
@@ -103,7 +103,7 @@ func provision(ctx context.Context, admin tidegate.Admin, customer, plan string)
 
 // The functions of docs/go.md do what they say.
 func TestIntegratingFromGo(t *testing.T) {
-	s := start(t)
+	s := share(t, "")
 	run := func(command string) {
 		t.Helper()
 		output, code := s.shell(t, command)

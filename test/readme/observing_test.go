@@ -17,8 +17,8 @@ import (
 	"github.com/tidegate/tidegate/pkg/client/oteltidegate"
 )
 
-// serveOrder acquires for an order, as a part of the trace in ctx, and under an id
-// that both sides log.
+// serveOrder acquires for an order. The call joins the trace in ctx, and both sides
+// log the order as the request ID.
 func serveOrder(ctx context.Context, nc *nats.Conn, provider trace.TracerProvider, log *slog.Logger, order string) error {
 	client, err := tidegate.New(nc, oteltidegate.Traces(provider))
 	if err != nil {
@@ -34,7 +34,7 @@ func serveOrder(ctx context.Context, nc *nats.Conn, provider trace.TracerProvide
 
 // The snippet does what it says: the span is of the trace, and the id in the log.
 func TestOrdersAreTracedAndLogged(t *testing.T) {
-	s := start(t)
+	s := share(t, "")
 	output, code := s.shell(t, "tidegate limits set --resource gpt-4 rpm=2/week")
 	require.Zero(t, code, output)
 	exporter := tracetest.NewInMemoryExporter()

@@ -14,7 +14,7 @@ import (
 )
 
 // complete spends one request and an estimate of its tokens, calls the model,
-// and settles the difference. If the call fails, all is given back.
+// and settles the difference. If the call fails, everything is given back.
 func complete(ctx context.Context, client *tidegate.Client, call func(context.Context) (used int64, err error)) error {
 	const estimate = 500
 	err := client.Do(ctx, "api-key-123", "gpt-4", tidegate.Consume{"rpm": 1, "tpm": estimate},
@@ -55,10 +55,10 @@ func TestSnippetsAreCompiled(t *testing.T) {
 // The snippet does what it says: it settles, gives back, and says when to come
 // again.
 func TestSnippetWorks(t *testing.T) {
-	s := start(t)
+	s := share(t, "snippets")
 	output, code := s.shell(t, "tidegate limits set --resource gpt-4 rpm=2/week tpm=2000/week")
 	require.Zero(t, code, output)
-	client, err := tidegate.New(s.connect(t))
+	client, err := tidegate.New(s.connect(t), tidegate.WithNamespace(s.namespace))
 	require.NoError(t, err)
 	balances := func() string {
 		reply, err := client.Status(t.Context(), "api-key-123", "gpt-4", nil)

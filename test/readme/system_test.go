@@ -2,9 +2,11 @@ package readme_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
-	"io/fs"
+	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,50 +17,10 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
+
+	"github.com/tidegate/tidegate/internal/dirtest"
+	"github.com/tidegate/tidegate/test/program"
 )
-
-// program builds the program once for all tests and returns its folder.
-var program = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "tidegate-readme-")
-	if err != nil {
-		return "", err
-	}
-	if err := touch(); err != nil {
-		return dir, err
-	}
-	build := exec.Command("go", "build", "-o", filepath.Join(dir, "tidegate"), "./cmd/tidegate")
-	build.Dir = root
-	if out, err := build.CombinedOutput(); err != nil {
-		return dir, errors.New(string(out))
-	}
-	return dir, nil
-})
-
-// touch looks at everything the program is built from. What go build reads is
-// hidden from the test cache, which would keep the result of older sources.
-func touch() error {
-	for _, part := range []string{"cmd", "internal", "pkg", "services", "go.mod", "go.sum"} {
-		err := filepath.WalkDir(filepath.Join(root, part), func(file string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() || strings.HasSuffix(file, "_test.go") {
-				return err
-			}
-			_, err = os.Stat(file)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if dir, _ := program(); dir != "" {
-		_ = os.RemoveAll(dir) // a temporary directory that stays does no harm
-	}
-	os.Exit(code)
-}
 
 // system is a running `tidegate up`, as its first line describes it.
 type system struct {
@@ -67,39 +29,108 @@ type system struct {
 	DynamoDB string `json:"dynamodb"`
 	Dir      string `json:"dir"`
 
-	path string // of commands: the built program first
+	path      string // of commands: the built program first
+	namespace string // of commands; empty: the default one
+}
+
+// common is the system that tests share which leave each other alone.
+var common struct {
+	start func() (*system, error)
+	stop  func() error // nil until it was started
+}
+
+func TestMain(m *testing.M) {
+	os.Exit(runTests(m))
+}
+
+func runTests(m *testing.M) int {
+	dir, err := os.MkdirTemp(dirtest.Parent(), "tidegate-readme-")
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // a temporary directory that stays does no harm
+	common.start = sync.OnceValues(func() (s *system, err error) {
+		s, common.stop, err = startIn(context.Background(), dir)
+		return s, err
+	})
+	code := m.Run()
+	if common.stop != nil {
+		if err := common.stop(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return max(code, 1)
+		}
+	}
+	return code
+}
+
+// share returns the system that tests share. Commands ask in a namespace of the test's
+// own, or in the default one where no name is given.
+func share(t *testing.T, namespace string) *system {
+	t.Helper()
+	running, err := common.start()
+	require.NoError(t, err)
+	s := *running
+	if namespace != "" {
+		output, code := s.shell(t, "tidegate namespace create "+namespace)
+		require.Zero(t, code, output)
+		s.namespace = namespace
+	}
+	return &s
 }
 
 // start starts the program with an empty data directory and free ports, and stops
 // it when the test ends. It is ready when start returns.
 func start(t *testing.T) *system {
 	t.Helper()
-	dir, err := program()
+	s, stop, err := startIn(t.Context(), dirtest.New(t))
 	require.NoError(t, err)
-	s := &system{path: dir + string(os.PathListSeparator) + os.Getenv("PATH")}
-	up := exec.CommandContext(t.Context(), filepath.Join(dir, "tidegate"), "up", "--json")
+	t.Cleanup(func() { require.NoError(t, stop()) })
+	return s
+}
+
+// startIn starts the program with a data directory. stop ends it.
+func startIn(ctx context.Context, dir string) (s *system, stop func() error, err error) {
+	file, err := program.Tidegate(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	s = &system{path: filepath.Dir(file) + string(os.PathListSeparator) + os.Getenv("PATH")}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	up := exec.CommandContext(ctx, file, "up", "--json")
 	up.Env = append(clean(), "PATH="+s.path,
-		"TIDEGATE_DIR="+t.TempDir(), "TIDEGATE_NATS_LISTEN=127.0.0.1:0",
+		"TIDEGATE_DIR="+dir, "TIDEGATE_NATS_LISTEN=127.0.0.1:0",
 		"TIDEGATE_ADMIN_LISTEN=127.0.0.1:0", "TIDEGATE_DYNAMODB_LISTEN=127.0.0.1:0")
 	up.Cancel = func() error { return up.Process.Signal(syscall.SIGTERM) }
 	var said strings.Builder
 	up.Stderr = &said
 	out, err := up.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, up.Start())
-	lines := bufio.NewReader(out)
-	t.Cleanup(func() { // t.Context has ended by now, so the program was told to stop
-		_, _ = lines.WriteTo(&strings.Builder{})
-		_ = up.Wait() // a process that was stopped by its context says so
-		require.Zero(t, up.ProcessState.ExitCode(), "up did not stop in order: %s", said.String())
-	})
-	first, err := lines.ReadBytes('\n')
-	if err != nil { // it has ended, so that nothing writes to said any more
-		_ = up.Wait()
-		t.Fatalf("up ended before it was ready: %s", said.String())
+	if err == nil {
+		err = up.Start()
 	}
-	require.NoError(t, json.Unmarshal(first, s))
-	return s
+	if err != nil {
+		cancel()
+		return nil, nil, err
+	}
+	lines := bufio.NewReader(out)
+	stop = func() error {
+		cancel()
+		_, _ = lines.WriteTo(io.Discard)
+		_ = up.Wait() // a process that was stopped by its context says so
+		if code := up.ProcessState.ExitCode(); code != 0 {
+			return fmt.Errorf("up did not stop in order: exit code %d: %s", code, said.String())
+		}
+		return nil
+	}
+	first, err := lines.ReadBytes('\n')
+	if err == nil {
+		err = json.Unmarshal(first, s)
+	}
+	if err != nil {
+		cancel()
+		_ = up.Wait() // said is whole once it has ended
+		return nil, nil, fmt.Errorf("up was not ready: %w: %s", err, said.String())
+	}
+	return s, stop, nil
 }
 
 // clean is the environment without Tidegate's variables.
@@ -129,6 +160,9 @@ func (s *system) shell(t *testing.T, command string) (output string, code int) {
 	sh := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", s.here(command))
 	sh.Dir = root
 	sh.Env = append(clean(), "PATH="+s.path, "TIDEGATE_NATS="+s.NATS, "TIDEGATE_METRICS="+s.Metrics)
+	if s.namespace != "" {
+		sh.Env = append(sh.Env, "TIDEGATE_NAMESPACE="+s.namespace)
+	}
 	out, err := sh.CombinedOutput()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {

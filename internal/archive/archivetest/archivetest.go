@@ -29,7 +29,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/archive"
-	"github.com/tidegate/tidegate/internal/storehttp"
+	"github.com/tidegate/tidegate/internal/store"
 )
 
 // Bucket is the one bucket that there is.
@@ -149,7 +149,7 @@ func AWS(_ context.Context, region string) (aws.Config, error) {
 	return aws.Config{
 		Region: region, Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
 		Retryer:    func() aws.Retryer { return aws.NopRetryer{} },
-		HTTPClient: storehttp.OwnBody(storehttp.NewClient()),
+		HTTPClient: store.OwnBody(store.NewHTTPClient()),
 	}, nil
 }
 

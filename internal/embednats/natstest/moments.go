@@ -11,6 +11,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
+
+	"github.com/tidegate/tidegate/internal/dirtest"
 )
 
 // Moment is a copy of what a server had on disk while it ran, as a loss of power
@@ -20,7 +22,7 @@ type Moment struct{ dir string }
 // Moment copies the server's files. The server may be at work.
 func (s *Server) Moment(tb testing.TB) *Moment {
 	tb.Helper()
-	m := &Moment{dir: tb.TempDir()}
+	m := &Moment{dir: dirtest.New(tb)}
 	require.NoError(tb, copyTree(streamsOf(m.dir), streamsOf(s.options.StoreDir)))
 	return m
 }
@@ -50,7 +52,7 @@ func (s *Server) AllGoBack(tb testing.TB, messages map[string]*Moment, consumers
 func (s *Server) PutBack(tb testing.TB, stream string, messages, consumers *Moment) {
 	tb.Helper()
 	here := filepath.Join(streamsOf(s.options.StoreDir), stream)
-	newer := filepath.Join(tb.TempDir(), "consumers")
+	newer := filepath.Join(dirtest.New(tb), "consumers")
 	from := here
 	if consumers != nil {
 		from = filepath.Join(streamsOf(consumers.dir), stream)

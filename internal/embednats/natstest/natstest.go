@@ -16,6 +16,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
+
+	"github.com/tidegate/tidegate/internal/dirtest"
 )
 
 // patience is for a machine that is busy with other tests. Nothing takes so long
@@ -40,7 +42,7 @@ func Start(tb testing.TB) *Server {
 func StartWith(tb testing.TB, o *server.Options) *Server {
 	tb.Helper()
 	o = o.Clone()
-	o.Host, o.Port, o.StoreDir, o.NoLog, o.NoSigs = "127.0.0.1", server.RANDOM_PORT, tb.TempDir(), true, true
+	o.Host, o.Port, o.StoreDir, o.NoLog, o.NoSigs = "127.0.0.1", server.RANDOM_PORT, dirtest.New(tb), true, true
 	s := &Server{options: o}
 	tb.Cleanup(s.Stop) // before the files are removed, also if it does not come up
 	s.run(tb)
@@ -77,7 +79,7 @@ func (s *Server) Restart(tb testing.TB) {
 // the test.
 func (s *Server) Connect(tb testing.TB, options ...nats.Option) *nats.Conn {
 	tb.Helper()
-	options = append([]nats.Option{nats.Timeout(patience), nats.MaxReconnects(-1), nats.ReconnectWait(10 * time.Millisecond)}, options...)
+	options = append([]nats.Option{nats.Timeout(patience), nats.MaxReconnects(-1), nats.ReconnectWait(10 * time.Millisecond), nats.ReconnectBufSize(-1)}, options...)
 	nc, err := nats.Connect(s.ClientURL(), options...)
 	require.NoError(tb, err)
 	tb.Cleanup(nc.Close)

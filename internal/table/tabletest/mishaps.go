@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
+	"github.com/tidegate/tidegate/engine/fault"
 )
 
 // Mishaps is for fault.Transport.Match: it lets every third write meet a fault of one

@@ -4,7 +4,7 @@
 //
 //	b := tabletest.New(t)
 //	b.Fail("TransactWriteItems", fault.Fault{Kind: fault.ReplyLost})
-//	store := limits.NewStore(b.DB, b.Table, audit.NewLog(b.DB, b.Table, b.Now))
+//	store := config.NewLimitStore(b.DB, b.Table, audit.NewLog(b.DB, b.Table, b.Now))
 //	_, err := store.Set(ctx, ns, by, request)
 package tabletest
 
@@ -20,8 +20,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/localdynamo"
-	"github.com/tidegate/tidegate/internal/localdynamo/fault"
+	"github.com/tidegate/tidegate/engine"
+	"github.com/tidegate/tidegate/engine/fault"
 	"github.com/tidegate/tidegate/internal/table"
 )
 
@@ -42,7 +42,7 @@ type Bench struct {
 func New(t testing.TB) *Bench {
 	t.Helper()
 	now := func() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
-	return Behind(t, localdynamo.New(localdynamo.Options{Now: now}).HTTPClient(), now)
+	return Behind(t, engine.New(engine.Options{Now: now}).HTTPClient(), now)
 }
 
 // Stale is New on a clock that passes, which may be that of a bubble of testing/synctest.
@@ -50,8 +50,8 @@ func New(t testing.TB) *Bench {
 // them at once.
 func Stale(t testing.TB, now func() time.Time, upTo time.Duration) *Bench {
 	t.Helper()
-	engine := localdynamo.New(localdynamo.Options{Now: now}).HTTPClient()
-	return with(t, fault.Options{Next: engine, Now: now, Stale: fault.Stale{UpTo: upTo}, Seed: rand.Uint64()})
+	embedded := engine.New(engine.Options{Now: now}).HTTPClient()
+	return with(t, fault.Options{Next: embedded, Now: now, Stale: fault.Stale{UpTo: upTo}, Seed: rand.Uint64()})
 }
 
 // Behind is New on a back end of the test's own.
@@ -72,8 +72,8 @@ func with(t testing.TB, o fault.Options) *Bench {
 	}
 	b.Faults.Match(b.next)
 	once := func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} }
-	b.DB = dynamodb.NewFromConfig(localdynamo.Config(b.Faults, "us-east-1"), once)
-	b.Direct = dynamodb.NewFromConfig(localdynamo.Config(&http.Client{Transport: o.Next}, "us-east-1"), once)
+	b.DB = dynamodb.NewFromConfig(engine.Config(b.Faults, "us-east-1"), once)
+	b.Direct = dynamodb.NewFromConfig(engine.Config(&http.Client{Transport: o.Next}, "us-east-1"), once)
 	_, err := b.Direct.CreateTable(t.Context(), table.Definition(b.Table))
 	require.NoError(t, err)
 	return b

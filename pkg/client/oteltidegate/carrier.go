@@ -15,8 +15,8 @@ type Carrier nats.Header
 
 var _ propagation.TextMapCarrier = Carrier(nil)
 
-// Get returns the first value of a header: that of the exact name, if there is
-// one, else of one that differs in case alone.
+// Get returns the first value of a header. An exact match of the name wins over a match
+// that differs in case.
 func (c Carrier) Get(name string) string {
 	values, ok := c[name]
 	if !ok {
@@ -33,8 +33,8 @@ func (c Carrier) Get(name string) string {
 	return values[0]
 }
 
-// Set puts a header in place of what there was of the name, in whatever case: a
-// message that is passed on has one trace.
+// Set replaces all values of a header, whatever the case of its name: a forwarded message
+// has a single trace.
 func (c Carrier) Set(name, value string) {
 	for other := range c {
 		if strings.EqualFold(other, name) {

@@ -14,9 +14,9 @@ import (
 // scope is the name under which spans are made.
 const scope = "github.com/tidegate/tidegate/pkg/client/oteltidegate"
 
-// Traces is the option with which each request of a client is a span, a child of
-// the one in the call's context. A denial is no error of it; what Acquire and the
-// others return as an *Error, an *UnavailableError or a context's error is.
+// Traces returns the option that records each request of a client as a span, a child of
+// the span in the call's context. A denial is not an error of the span; an *Error, an
+// *UnavailableError and a context's error are.
 func Traces(provider trace.TracerProvider) tidegate.Option {
 	tracer := provider.Tracer(scope)
 	return tidegate.WithObserver(func(ctx context.Context, call *tidegate.Call) func(error) {

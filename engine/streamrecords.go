@@ -1,0 +1,201 @@
+package engine
+
+import (
+	"sort"
+	"time"
+)
+
+// segmentBytes is about how much a segment holds: what goes at once when records
+// are trimmed, and what is read at once from the disk.
+const segmentBytes = 64 << 10
+
+// records is the changes that streams still show: the newest of them in memory,
+// all of an engine on disk in its journal. It is guarded by streams.mu.
+//
+//	oldest                                              newest
+//	│ segment │ segment │ segment │ segment │ segment ◀── keep
+//	 ◀─ trim   └── in the journal ──┘ └─ in memory as well ─┘
+type records struct {
+	segments []*segment // oldest first
+	onDisk   int        // so many of the oldest are in the journal alone
+	restored bool       // what comes is being read from the journal, so it stays there
+	bytes    int64      // of all segments
+	window   int64      // of those in memory
+}
+
+// segment is all changes behind the segment before it and up to its last.
+type segment struct {
+	last            uint64 // sequence number
+	position, until uint64 // of the first and the last commit in the journal; 0: there is none
+	from, at        time.Time
+	bytes           int64
+	changes         []Change // those in memory; it only grows, so a reader may keep what it saw
+	shards          []shardEnd
+}
+
+// shardEnd is the last record of a shard in a segment.
+type shardEnd struct {
+	shard *streamShard
+	last  uint64 // sequence number
+}
+
+// note counts a shard's record.
+func (g *segment) note(shard *streamShard, sequence uint64) {
+	for i := range g.shards {
+		if g.shards[i].shard == shard {
+			g.shards[i].last = sequence
+			return
+		}
+	}
+	g.shards = append(g.shards, shardEnd{shard, sequence})
+}
+
+// end is the sequence number of a shard's last record in the segment; 0: it has
+// none.
+func (g *segment) end(shard *streamShard) uint64 {
+	for _, e := range g.shards {
+		if e.shard == shard {
+			return e.last
+		}
+	}
+	return 0
+}
+
+// stay is how long a segment takes changes.
+func (o *StreamOptions) stay() time.Duration { return o.Retention / 24 }
+
+// keep remembers the changes of a commit that streams show. bytes is its size in
+// the journal; without a journal position and bytes are 0.
+func (s *streams) keep(c *Commit, position uint64, bytes int64) {
+	shown := 0
+	for i := range c.Changes {
+		if change := &c.Changes[i]; change.shard != nil {
+			shown++
+			if position == 0 {
+				bytes += int64(change.size)
+			}
+		}
+	}
+	k := &s.kept
+	g := s.segmentFor(c, position, shown > 0)
+	if g == nil {
+		return
+	}
+	for i := range c.Changes {
+		change := &c.Changes[i]
+		g.last = change.Sequence
+		if change.shard == nil {
+			continue
+		}
+		g.note(change.shard, change.Sequence)
+		if !k.restored {
+			g.changes = append(g.changes, *change)
+		}
+	}
+	if len(c.Changes) > 0 {
+		g.until, g.at = position, c.at
+	}
+	g.bytes += bytes
+	k.bytes += bytes
+	if k.restored {
+		k.onDisk = len(k.segments)
+	} else {
+		k.window += bytes
+	}
+}
+
+// segmentFor is the segment that takes a commit; nil: it need not be kept. Commits
+// that no stream shows count where they stand between others: they keep the
+// journal's logs as long.
+func (s *streams) segmentFor(c *Commit, position uint64, shown bool) *segment {
+	k := &s.kept
+	var newest *segment
+	if n := len(k.segments); n > k.onDisk || n > 0 && k.restored {
+		newest = k.segments[n-1]
+	}
+	switch {
+	case newest != nil && (len(c.Changes) == 0 || newest.bytes < s.segmentBytes() && c.at.Sub(newest.from) < s.options.stay()):
+		return newest
+	case !shown && (len(k.segments) == 0 || len(c.Changes) == 0):
+		return nil
+	}
+	g := &segment{position: position, from: c.at}
+	k.segments = append(k.segments, g)
+	return g
+}
+
+func (s *streams) segmentBytes() int64 { return min(segmentBytes, s.options.RetentionBytes/16) }
+
+// evict takes from memory what the disk has as well and readers who follow have
+// read. settled is how far the journal is.
+func (s *streams) evict(settled uint64) {
+	k := &s.kept
+	for k.window > s.options.WindowBytes && k.onDisk < len(k.segments)-1 && k.segments[k.onDisk].until <= settled {
+		g := k.segments[k.onDisk]
+		g.changes = nil
+		k.window -= g.bytes
+		k.onDisk++
+	}
+}
+
+// due reports whether there is something to trim.
+func (s *streams) due(now time.Time) bool {
+	k := &s.kept
+	return len(k.segments) > 0 && (k.bytes > s.options.RetentionBytes && len(k.segments) > 1 ||
+		now.Sub(k.segments[0].at) > s.options.Retention)
+}
+
+// trim drops what is too old or too much. The caller holds mu for writing.
+func (s *streams) trim(now time.Time) {
+	if !s.due(now) {
+		return
+	}
+	k := &s.kept
+	for s.due(now) {
+		g := k.segments[0]
+		k.segments[0], k.segments = nil, k.segments[1:]
+		k.bytes -= g.bytes
+		if k.onDisk > 0 {
+			k.onDisk--
+		} else {
+			k.window -= g.bytes
+		}
+		for _, e := range g.shards {
+			e.shard.trimmed = max(e.shard.trimmed, e.last)
+		}
+	}
+	s.forget(now)
+}
+
+// needed is the first position in the journal that streams still show; next where
+// that is none.
+func (s *streams) needed(next uint64) uint64 {
+	if len(s.kept.segments) == 0 {
+		return next
+	}
+	return s.kept.segments[0].position
+}
+
+// part is what a reader needs of a segment; it stays as it is.
+type part struct {
+	last            uint64 // sequence number of the shard's last record in it
+	position, until uint64
+	inMemory        bool
+	changes         []Change
+}
+
+// find returns the first segment that has a record of the shard at or behind a
+// sequence number. The caller holds mu.
+func (s *streams) find(shard *streamShard, sequence uint64) (part, bool) {
+	all := s.kept.segments
+	i := sort.Search(len(all), func(i int) bool { return all[i].last >= sequence })
+	for ; i < len(all); i++ {
+		g := all[i]
+		if last := g.end(shard); last >= sequence {
+			return part{
+				last: last, position: g.position, until: g.until, inMemory: i >= s.kept.onDisk, changes: g.changes,
+			}, true
+		}
+	}
+	return part{}, false
+}
