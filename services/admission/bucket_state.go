@@ -12,8 +12,8 @@ import (
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-// bucketState is what the router knows of a bucket as a whole. Buckets of a single shard
-// that are hardly used have none.
+// bucketState holds the router's knowledge of a bucket as a whole. It is missing for
+// buckets of a single shard that are hardly used.
 type bucketState struct {
 	router *router
 	first  *member // shard 0
@@ -24,7 +24,7 @@ type bucketState struct {
 	hot        hotShards
 	costs      atomic.Pointer[costSamples]  // of recent requests; nil while there are few
 	splitting  atomic.Bool                  // missing shards are being split off
-	merging    atomic.Pointer[mergeAttempt] // the last attempt to merge the shards because of a debt; nil for none
+	merging    atomic.Pointer[mergeAttempt] // the last attempt to merge the shards because of a debt; nil if there was no attempt
 	relieving  atomic.Bool                  // the shards are being doubled, or the need for it is checked
 	relieved   atomic.Pointer[relief]       // the last known number of wanted shards; nil while nothing was throttled
 	spends     atomic.Int64                 // multi-shard spends that are not decided yet
@@ -45,8 +45,6 @@ type treeRead struct {
 	err  error // once done
 }
 
-func (b *bucketState) env() *env { return b.router.env }
-
 // key is the key of shard 0.
 func (b *bucketState) key() keys.Bucket { return b.first.writer.key }
 
@@ -57,7 +55,7 @@ func (b *bucketState) forgetTree() { b.whole.Store(nil) }
 // of its shards; nil where there is none, or where the snapshots do not fit together.
 func (b *bucketState) recent(age time.Duration) shards.Tree {
 	read := b.whole.Load()
-	if read == nil || b.env().clock.Mono()-read.at > age {
+	if read == nil || b.router.env.clock.Mono()-read.at > age {
 		return nil
 	}
 	tree := make(shards.Tree, len(read.tree))
@@ -91,7 +89,7 @@ func (b *bucketState) snapshotOf(key keys.Bucket) *snapshot {
 func (b *bucketState) tree(ctx context.Context) (shards.Tree, error) {
 	for {
 		if tree := b.recent(maxDenialAge); tree != nil {
-			if read := b.whole.Load(); read != nil && b.env().clock.Mono()-read.at > maxDenialAge/2 {
+			if read := b.whole.Load(); read != nil && b.router.env.clock.Mono()-read.at > maxDenialAge/2 {
 				b.readTree()
 			}
 			return tree, nil
@@ -117,7 +115,7 @@ func (b *bucketState) readTree() *treeRead {
 	}
 	read := &treeRead{done: make(chan struct{})}
 	b.reading = read
-	e := b.env()
+	e := b.router.env
 	e.pool.Go(func() {
 		defer func() {
 			b.mu.Lock()

@@ -118,13 +118,13 @@ type shardResult struct {
 	err     error // why nothing is known to be spent
 	verdict verdict
 
-	// settings are the last known settings; nil where none were ever known.
+	// settings are the last known settings; nil if they were never known.
 	settings *config.Resolved
 	// item is the shard after the write, or the state that denies.
 	item *table.Bucket
 	now  bucket.Instant
-	// later is what operations behind this call spent in the same write, by limit of
-	// item. They came after it, so its answer does not show them.
+	// later holds the amounts that operations behind this call spent in the same write, by
+	// limit of item. They came after it, so its answer does not show them.
 	later []int64
 }
 

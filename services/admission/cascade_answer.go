@@ -102,7 +102,7 @@ func (c *cascade) failure() error {
 	return failure
 }
 
-// spentPart is what an acquire spent from a shard.
+// spentPart is the part of an acquire that was spent from a shard.
 type spentPart struct {
 	shard int
 	held  api.Amounts // in whole tokens, an amount for each limit that applies, also for 0 tokens

@@ -31,12 +31,12 @@ func (b *bucketState) choose(now bucket.Instant, tree shards.Tree, settings *con
 			break
 		}
 	}
-	last, home := int(b.lastShard.Load()), homeOf(b.env().nonces.boot, len(usable))
+	last, home := int(b.lastShard.Load()), homeOf(b.router.env.nonces.boot, len(usable))
 	if was := int(b.shardsThen.Swap(int32(len(usable)))); was != len(usable) { //nolint:gosec // at most MaxShards
 		last = usable[home].Key.Shard
 		b.lastShard.Store(int32(last)) //nolint:gosec // below MaxShards
 	}
-	if shard = bestOf(now, usable, settings, costs, last, home, b.hot.within(b.env().clock.Mono(), coolTime)); shard >= 0 {
+	if shard = bestOf(now, usable, settings, costs, last, home, b.hot.within(b.router.env.clock.Mono(), coolTime)); shard >= 0 {
 		return shard, true
 	}
 	return bestOf(now, tree, settings, costs, last, home, 0), false
@@ -121,5 +121,5 @@ func (h *hotShards) within(now, ago time.Duration) (hot shardSet) {
 
 // noteHot notes that a shard of the bucket is hot: throttled, or close to it.
 func (b *bucketState) noteHot(shard int) {
-	b.hot[shard].Store(int64(b.env().clock.Mono()))
+	b.hot[shard].Store(int64(b.router.env.clock.Mono()))
 }

@@ -90,8 +90,8 @@ func apart(pool *workerPool, done *sync.WaitGroup, n int, do func(i int)) {
 	}
 }
 
-// laterSpends returns what is spent after each call of a write, by limit of the item:
-// row i+1 is what the calls after call i spend.
+// laterSpends returns the amounts that are spent after each call of a write, by limit of
+// the item: row i+1 holds the spends of the calls after call i.
 func laterSpends(calls []*call, item *table.Bucket) []int64 {
 	n := len(item.Limits)
 	later := make([]int64, (len(calls)+1)*n)

@@ -61,7 +61,7 @@ func (e *env) logPanic(ctx context.Context, cause any) {
 	e.log.ErrorContext(ctx, "recovered from a panic", "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
 }
 
-// recorder takes in what a writer learns about the load and the debt of its shard. Only
+// recorder takes note of the load and the debt that a writer sees at its shard. Only
 // the writer's flight calls it, never two goroutines at once. Its methods do not block.
 type recorder interface {
 	// denied counts an acquire of the bucket that the shard could not hold.

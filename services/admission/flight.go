@@ -67,7 +67,7 @@ func (f flight) undecided() []*call {
 	return calls
 }
 
-// step does what the flight needs next: it resolves settings, reads, syncs or writes.
+// step takes the next step of the flight: it resolves settings, reads, syncs or writes.
 // Each step ends by deciding calls or by knowing more.
 func (f flight) step(ctx context.Context) {
 	calls := f.undecided()
@@ -128,8 +128,8 @@ func (f flight) find(ctx context.Context, calls []*call) {
 	}
 }
 
-// peek reads the item for the calls of the flight. The next step decides them by what
-// the read brings, before calls board that would need a newer read: such calls could
+// peek reads the item for the calls of the flight. The next step decides them by the state
+// that the read brings, before calls board that would need a newer read: such calls could
 // follow without end.
 func (f flight) peek(ctx context.Context, calls []*call) {
 	f.peeking = true

@@ -54,8 +54,8 @@ type governance struct {
 	refusal    *api.Error    // the last resolution's, where there are no limits
 }
 
-// last returns the last known settings, which may be outdated; nil where none were
-// ever known.
+// last returns the last known settings, which may be outdated; nil if they were never
+// known.
 func (g *governance) last() *config.Resolved { return g.settings.Load() }
 
 // give sets the limits that the bucket's requests bring. The bucket is named after them,
@@ -125,8 +125,7 @@ func (g *governance) read(ctx context.Context, attempt int) (governed bool, err 
 	return governed, err
 }
 
-// govern takes over the settings that a read brought. It reports false if the read
-// brought none.
+// govern takes over the settings that a read brought. It reports whether there are any.
 func (g *governance) govern(began time.Duration, resolved *config.Resolved, err error) bool {
 	var refusal *api.Error
 	if err != nil && !errors.As(err, &refusal) {

@@ -6,7 +6,7 @@ import (
 	"github.com/tidegate/tidegate/pkg/bucket"
 )
 
-// leaseLevels returns what a lease says of a bucket that an acquire of amounts spent
+// leaseLevels returns the levels of a lease for a bucket that an acquire of amounts spent
 // from, shard by shard.
 func leaseLevels(r *result, amounts api.Amounts) []leaseLevel {
 	whole := leaseLevelOf(r, amounts)
@@ -26,7 +26,8 @@ func leaseLevels(r *result, amounts api.Amounts) []leaseLevel {
 	return levels
 }
 
-// leaseLevelOf returns what a lease says of a shard that an acquire of amounts spent from.
+// leaseLevelOf returns the level of a lease for a shard that an acquire of amounts spent
+// from.
 func leaseLevelOf(r *result, amounts api.Amounts) leaseLevel {
 	level := leaseLevel{
 		Entity:   r.item.Key.Entity,
@@ -47,7 +48,7 @@ func leaseLevelOf(r *result, amounts api.Amounts) leaseLevel {
 	return level
 }
 
-// broughtTo returns what a lease remembers of the limits of an override bucket.
+// broughtTo returns the limits of an override bucket for its lease.
 func broughtTo(item *table.Bucket) []broughtLimit {
 	brought := make([]broughtLimit, len(item.Limits))
 	for i := range item.Limits {

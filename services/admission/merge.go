@@ -38,7 +38,7 @@ func (b *bucketState) noteDebt() {
 
 // isLate reports whether the bucket leaves a debt too late.
 func (b *bucketState) isLate(tree shards.Tree) bool {
-	now, err := b.env().clock.Now()
+	now, err := b.router.env.clock.Now()
 	settings := b.first.writer.settings.last()
 	if err != nil || len(tree) < 2 || settings == nil && !tree.Synced(tree[0].Fingerprint) {
 		return false
@@ -54,7 +54,7 @@ func (b *bucketState) isLate(tree shards.Tree) bool {
 // beside its caller. It returns the attempt under way. After a failure the next attempt
 // begins a second later.
 func (b *bucketState) startMerge() *mergeAttempt {
-	e := b.env()
+	e := b.router.env
 	last, now := b.merging.Load(), e.clock.Mono()
 	if last != nil && (!last.ended() || last.err != nil && now-last.at < maxDenialAge) {
 		return last
@@ -75,7 +75,7 @@ func (b *bucketState) startMerge() *mergeAttempt {
 
 // mergeAll merges all shards, unless a read of the bucket shows that it need not.
 func (b *bucketState) mergeAll() error {
-	ctx, cancel := context.WithTimeout(b.env().abort, maxTimeout)
+	ctx, cancel := context.WithTimeout(b.router.env.abort, maxTimeout)
 	defer cancel()
 	tree, err := b.router.readTree(ctx, b.key(), 0)
 	if err != nil || !b.isLate(tree) {

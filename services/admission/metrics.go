@@ -18,17 +18,17 @@ const (
 	outcomeDegraded = "degraded"
 )
 
-// writeNone is the form of what a known state decided without a write.
+// writeNone is the form of a decision without a write.
 const writeNone = "none"
 
-// Where too many wait.
+// Where too many calls wait.
 const (
 	scopeNode   = "node"
 	scopeBucket = "bucket"
 )
 
-// metrics are the service's Prometheus metrics. Every label takes its values
-// from a closed list: no entity, resource or namespace is one.
+// metrics are the service's Prometheus metrics. Every label takes its values from a closed
+// list; entities, resources and namespaces are never labels.
 type metrics struct {
 	requests  *prometheus.CounterVec
 	usual     map[usualOutcome]usualMetrics // of requests, resolved once: most requests end so
@@ -121,8 +121,8 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	return m, nil
 }
 
-// begin makes the series that alerts watch, and those of the hot path, so that
-// they are there, at zero, before what they count happens.
+// begin makes the series of alerts and of the hot path, so that they exist at zero before
+// the first event.
 func (m *metrics) begin(decided, denials, shed *prometheus.CounterVec) {
 	m.usual = make(map[usualOutcome]usualMetrics)
 	acquire := string(api.VerbAcquire)
@@ -160,36 +160,6 @@ func (m *metrics) begin(decided, denials, shed *prometheus.CounterVec) {
 	}
 }
 
-// gauges registers what is read off the service when it is asked for.
-func (s *Service) gauges(reg prometheus.Registerer) error {
-	for _, g := range []struct {
-		name, help string
-		value      func() float64
-	}{
-		{"tidegate_admission_pending_requests", "Requests that wait for their answer.", func() float64 { return float64(s.pending.Load()) }},
-		{"tidegate_admission_pending_limit", "Requests that may wait; more are shed.", func() float64 { return float64(s.tuning.Queue) }},
-		{"tidegate_admission_remembered_buckets", "Bucket states in memory.", func() float64 { return float64(s.router.remembered()) }},
-		{
-			"tidegate_admission_clock_correction_seconds", "How far this node's clock is known to be ahead of the store's; beyond 2 s it stops writing.",
-			func() float64 { return s.clock.Correction().Seconds() },
-		},
-		{
-			"tidegate_admission_feed_followed", "1 while this node follows the change feed; at 0 it notices within a minute what another writer changes.",
-			func() float64 {
-				if s.following.Load() {
-					return 1
-				}
-				return 0
-			},
-		},
-	} {
-		if err := reg.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: g.name, Help: g.help}, g.value)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func (m *metrics) request(verb, outcome string, took time.Duration) {
 	if u, ok := m.usual[usualOutcome{verb, outcome}]; ok {
 		u.requests.Inc()
@@ -209,7 +179,7 @@ func (m *metrics) writeFailure(form string, o outcome) {
 	m.outcomes.WithLabelValues(form, o.String()).Inc()
 }
 
-// cost counts what a call has cost and returns it in whole units, at least 1.
+// cost counts the cost of a call and returns it in whole units, at least 1.
 func (m *metrics) cost(form string, c *types.ConsumedCapacity) int64 {
 	units := 1.0
 	if c != nil && c.CapacityUnits != nil {
@@ -219,7 +189,7 @@ func (m *metrics) cost(form string, c *types.ConsumedCapacity) int64 {
 	return max(1, int64(math.Ceil(units)))
 }
 
-// refusal counts what a refused write has cost: what the item's writes cost.
+// refusal counts the cost of a refused write, which is that of the item's other writes.
 func (m *metrics) refusal(form string, units int64) {
 	m.units.WithLabelValues(form).Add(float64(units))
 }

@@ -42,7 +42,7 @@ func (m *metrics) committed(form string, calls []*call) {
 	m.decided[decision{form, kindAcquire}].Add(float64(acquires))
 }
 
-// Reasons of denials, and whose limits they are of.
+// Reasons of denials, and the levels of the limits that were short.
 const (
 	reasonShort = "short"
 	reasonDebt  = "debt"
@@ -52,7 +52,7 @@ const (
 	levelAncestor = "ancestor"
 )
 
-// denial is why an acquire was denied, as metrics tell it.
+// denial is the reason of a denial, as metrics tell it.
 type denial struct{ reason, level string }
 
 // denied counts an acquire of an entity that was denied, by the worst of its reasons.

@@ -20,7 +20,7 @@ const immediateRounds = 8
 const formMulti = "gather"
 
 // multiShardSpend decides a task on a bucket of several shards: an acquire, or a peek. It
-// runs beside the writers and asks those that it needs, so that acquires share writes.
+// runs beside the writers and asks the writers of the shards, so that acquires share writes.
 //
 //	all shards together hold it, debts counted? ── no ──▶ denied
 //	                  │ yes
@@ -42,9 +42,9 @@ type multiShardSpend struct {
 // admitSpend starts a multi-shard spend, unless too many are under way: then it reports
 // false.
 func (b *bucketState) admitSpend(t *task) bool {
-	if int(b.spends.Add(1)) > b.env().share {
+	if int(b.spends.Add(1)) > b.router.env.share {
 		b.spends.Add(-1)
-		b.env().metrics.shed[scopeBucket].Inc()
+		b.router.env.metrics.shed[scopeBucket].Inc()
 		return false
 	}
 	b.decide(t)
@@ -59,7 +59,7 @@ func (b *bucketState) startSpend(t *task) {
 
 // decide decides a task beside its caller.
 func (b *bucketState) decide(t *task) {
-	e, q := b.env(), &t.call
+	e, q := b.router.env, &t.call
 	e.pool.Go(func() {
 		defer b.spends.Add(-1)
 		told := false
@@ -110,7 +110,7 @@ func (s *multiShardSpend) run() result {
 		}
 		s.bucket.splitMissing(tree)
 		s.bucket.noteWanted(tree.Wanted())
-		now, err := s.bucket.env().clock.Now()
+		now, err := s.bucket.router.env.clock.Now()
 		if errors.Is(err, store.ErrClockUnchecked) {
 			now, err = s.checkClock()
 		}
@@ -179,7 +179,7 @@ func (s *multiShardSpend) checkClock() (now bucket.Instant, err error) {
 			return 0, errStoreSlow
 		case <-read.done:
 		}
-		if now, err = s.bucket.env().clock.Now(); err == nil {
+		if now, err = s.bucket.router.env.clock.Now(); err == nil {
 			break
 		}
 	}
@@ -274,7 +274,7 @@ func (s *multiShardSpend) syncAll(tree shards.Tree, settings *config.Resolved) {
 // transact spends from several shards at once. It is not done if other spends took the
 // tokens that it was planned for.
 func (s *multiShardSpend) transact(now bucket.Instant, tree shards.Tree, settings *config.Resolved) (res result, done bool) {
-	e := s.bucket.env()
+	e := s.bucket.router.env
 	plan := tree.PlanMultiSpend(now, func(limit string) (int64, bool) {
 		return costOf(s.amounts, limit), settings.Governs(limit)
 	}, e.nonces.next())

@@ -15,17 +15,17 @@ import (
 )
 
 const (
-	// pendingMessages and pendingBytes bound what the NATS client holds for a
-	// listener before it drops: more than the queue, so that it is the service
-	// that sheds, with an answer.
+	// pendingMessages and pendingBytes bound the messages that the NATS client holds for a
+	// listener before it drops some: more than the queue, so that the service sheds them,
+	// with an answer.
 	pendingMessages = 65536
 	pendingBytes    = 256 << 20
-	// awayTime is how long a node that stops waits for a NATS that is away: enough
-	// to find another server of a cluster, and less than callers wait for an answer.
+	// awayTime is how long a node that stops waits for NATS to come back: enough to find
+	// another server of a cluster, and less than callers wait for an answer.
 	awayTime = time.Second
 )
 
-// errAway says that nobody could be told that the node takes no more requests.
+// errAway says that no NATS server could be told that the node takes no more requests.
 var errAway = errors.New("NATS is away")
 
 // listener is the node's micro service.
@@ -59,8 +59,8 @@ func (s *Service) listen() (*listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("admission: add the micro service: %w", err)
 	}
-	// One endpoint: to decode takes less time than the client library needs to hand
-	// over to a second one, and requests keep their order.
+	// A single endpoint: to decode a request takes less time than the client library needs
+	// to hand it to a second endpoint, and requests keep their order.
 	err = l.service.AddEndpoint("requests", micro.HandlerFunc(s.handle),
 		micro.WithEndpointSubject(api.SubjectAll),
 		micro.WithEndpointPendingLimits(pendingMessages, pendingBytes))
@@ -73,9 +73,9 @@ func (s *Service) listen() (*listener, error) {
 	return l, nil
 }
 
-// stop takes no more requests and returns when those received are handed over.
-// more tells how many subscriptions there are now beside those of the start. It
-// fails with errAway where there is no server: nothing more comes from there then.
+// stop takes no more requests and returns when all received requests are handed over.
+// more returns how many subscriptions the node has made since the start. stop fails with
+// errAway if there is no server: then no more requests can come.
 func (l *listener) stop(ctx context.Context, more func() int) error {
 	if l.nats.IsClosed() {
 		return nil
@@ -104,8 +104,8 @@ func (l *listener) stop(ctx context.Context, more func() int) error {
 	return nil
 }
 
-// handle takes one message. It runs on the subscription's goroutine, so it only
-// decodes and hands over, and never blocks.
+// handle takes a message. It runs on the subscription's goroutine, so it only decodes and
+// hands over, and never blocks.
 func (s *Service) handle(m micro.Request) {
 	r := &request{service: s, body: m.Data(), inbox: m.Reply(), received: s.clock.Mono(), verb: verbUnknown}
 	r.tellsTime = m.Headers().Get(api.HeaderTimeout) != "" || m.Headers().Get(api.HeaderDeadline) != ""
@@ -116,7 +116,7 @@ func (s *Service) handle(m micro.Request) {
 	s.requests.Add(1)
 	mayAnswer := api.MayAnswer(r.inbox)
 	if !mayAnswer {
-		r.inbox = "" // nobody is answered, not even with a refusal
+		r.inbox = "" // not even a refusal is sent
 	}
 	if s.pending.Add(1) > int64(s.tuning.Queue) {
 		s.metrics.shed[scopeNode].Inc()
@@ -139,7 +139,7 @@ func (s *Service) handle(m micro.Request) {
 	s.dispatch(r, m.Subject())
 }
 
-// verbUnknown is the verb that metrics show for what is none of ours.
+// verbUnknown is the verb of unknown verbs in metrics.
 const verbUnknown = "unknown"
 
 // dispatch routes a request by its subject.
@@ -180,8 +180,8 @@ func (s *Service) dispatch(r *request, subject string) {
 	})
 }
 
-// nowhere answers a request whose namespace could not be found out. A good
-// acquire is answered by its own unavailable policy, the only one that is known.
+// nowhere answers a request whose namespace could not be looked up. A valid acquire is
+// answered by its own unavailable policy: stored policies are unknown.
 func (s *Service) nowhere(r *request, refusal *api.Error) {
 	override := r.verb == api.VerbAcquireOverride
 	if (r.verb != api.VerbAcquire && !override) || refusal.Code != api.CodeUnavailable {
@@ -196,8 +196,8 @@ func (s *Service) nowhere(r *request, refusal *api.Error) {
 	(&acquisition{request: r, req: &req}).undecided(result{shardResult: shardResult{err: refusal}})
 }
 
-// route returns what serves a verb; nil for an unknown one. Acquires are handed
-// over at once, everything else has I/O of its own and runs apart.
+// route returns the handler of a verb; nil for an unknown verb. Acquires are handed over
+// at once; all other verbs do I/O and run apart.
 func (s *Service) route(verb api.Verb) func(*request) {
 	switch {
 	case verb == api.VerbAcquire:
@@ -237,8 +237,8 @@ func (s *Service) administer(ctx context.Context, r *request) {
 	r.respond(reply)
 }
 
-// configChanged marks what a change of configuration may concern. Whatever
-// cannot be told apart is marked too: resolving again is cheap, and right.
+// configChanged marks the settings that a change of configuration may concern, rather too
+// many than too few: to resolve settings again is cheap.
 func (s *Service) configChanged(m *nats.Msg) {
 	name, _ := api.ParseConfigSubject(m.Subject)
 	if name == api.OperatorNamespace {
@@ -258,7 +258,7 @@ func (s *Service) configChanged(m *nats.Msg) {
 	s.news.hear(place{id, target.Entity, target.Resource})
 }
 
-// namespaceChanged makes the next request in a namespace find out what became of it.
+// namespaceChanged makes the next request in a namespace look it up again.
 func (s *Service) namespaceChanged(m *nats.Msg) {
 	change, err := api.DecodeNamespaceChange(m.Data)
 	if err != nil {

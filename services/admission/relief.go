@@ -2,13 +2,7 @@ package admission
 
 import (
 	"context"
-	"errors"
-	"slices"
-	"strings"
 	"time"
-
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/shards"
@@ -36,7 +30,7 @@ func (b *bucketState) relieve(settings *config.Resolved, costs map[string]int64)
 		costs[name] = max(costs[name], usual)
 	}
 	cost := func(limit string) int64 { return costs[limit] * bucket.Milli }
-	e := b.env()
+	e := b.router.env
 	e.pool.Go(func() {
 		defer b.relieving.Store(false)
 		ctx, cancel := context.WithTimeout(e.abort, settleTime)
@@ -60,7 +54,7 @@ func (b *bucketState) relieve(settings *config.Resolved, costs map[string]int64)
 // needsRelief reports whether the wanted number of shards had its time to take effect,
 // and most of the shards are hot.
 func (b *bucketState) needsRelief(wanted int) bool {
-	now := b.env().clock.Mono()
+	now := b.router.env.clock.Mono()
 	was := b.relieved.Load()
 	if was == nil {
 		was = &relief{wanted: 1, at: now - settleTime}
@@ -74,14 +68,14 @@ func (b *bucketState) needsRelief(wanted int) bool {
 	}
 	// If at most half of the shards are hot, the load is unbalanced: more shards would not
 	// help.
-	return b.hot.within(b.env().clock.Mono(), settleTime/2).count()*2 > wanted
+	return b.hot.within(b.router.env.clock.Mono(), settleTime/2).count()*2 > wanted
 }
 
 // noteWanted notes how many shards are wanted. A node that was not throttled before
 // another node doubled them need not wait again when it is.
 func (b *bucketState) noteWanted(count int) {
 	if was := b.relieved.Load(); was == nil || was.wanted != count {
-		b.relieved.Store(&relief{wanted: count, at: b.env().clock.Mono()})
+		b.relieved.Store(&relief{wanted: count, at: b.router.env.clock.Mono()})
 	}
 }
 
@@ -90,7 +84,7 @@ func (b *bucketState) splitMissing(tree shards.Tree) {
 	if !tree.Lacks() || !b.splitting.CompareAndSwap(false, true) {
 		return
 	}
-	e := b.env()
+	e := b.router.env
 	e.pool.Go(func() {
 		defer b.splitting.Store(false)
 		ctx, cancel := context.WithTimeout(e.abort, maxTimeout)
@@ -99,22 +93,5 @@ func (b *bucketState) splitMissing(tree shards.Tree) {
 			e.logStore(ctx, "split shards", b.key(), err)
 		}
 		b.forgetTree()
-	})
-}
-
-// isHot reports a throttle of the item's own partition. More shards do not help a
-// throttled index or table.
-func isHot(err error) bool {
-	var provisioned *types.ProvisionedThroughputExceededException
-	var throttling *types.ThrottlingException
-	var reasons []types.ThrottlingReason
-	switch {
-	case errors.As(err, &provisioned):
-		reasons = provisioned.ThrottlingReasons
-	case errors.As(err, &throttling):
-		reasons = throttling.ThrottlingReasons
-	}
-	return slices.ContainsFunc(reasons, func(r types.ThrottlingReason) bool {
-		return strings.HasPrefix(aws.ToString(r.Reason), "TableWriteKeyRange")
 	})
 }

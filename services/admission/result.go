@@ -10,8 +10,8 @@ import (
 	"github.com/tidegate/tidegate/pkg/bucket"
 )
 
-// result is the answer to an operation on a bucket: the answer of a shard, and what is
-// known of the others.
+// result is the answer to an operation on a bucket: the answer of a shard, and the last
+// snapshots of the others.
 type result struct {
 	shardResult
 	// others are the other shards of the bucket, as far as they are known.
@@ -89,7 +89,7 @@ func (r *result) isLate() bool {
 	return false
 }
 
-// spent returns what an acquire of amounts spent from each shard, the item's first. A
+// spent returns the part of each shard in an acquire of amounts, the item's first. A
 // transaction takes parts of tokens from several shards; each counts in whole tokens, no
 // more than the amounts in sum.
 func (r *result) spent(amounts api.Amounts) []spentPart {

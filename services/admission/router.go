@@ -20,8 +20,8 @@ const formTree = "read shards"
 // maxTimeout bounds the work on the shards of a bucket that no call waits for.
 const maxTimeout = time.Minute
 
-// router finds the writers that an operation needs: those of the cascade levels of an
-// acquire, and those of the shards of a bucket. Only the router knows that buckets have
+// router finds the writers that an operation needs: for an acquire the cascade levels, and
+// for a bucket its shards. Only the router knows that buckets have
 // several shards and entities have ancestors.
 type router struct {
 	env     *env

@@ -50,16 +50,16 @@ type Config struct {
 	// because they all come through service imports of NATS.
 	TrustRequestInfo bool
 	// Traces makes spans of requests and of what is asked of the store for them;
-	// nil: nobody does, and it costs nothing.
+	// nil: there are no spans, and it costs nothing.
 	Traces trace.TracerProvider
 }
 
-// Tuning are the sizes and times of a node.
+// Tuning holds the sizes and times of a node.
 type Tuning struct {
-	Queue         int           // requests pending at most; one bucket holds a quarter of it. Default 16,384
-	Batch         int           // operations in one write of a bucket at most; 1 is no group commit, to measure what it is worth. Default: all that wait
+	Queue         int           // requests pending at most, a quarter of them for the same bucket. Default 16,384
+	Batch         int           // operations in a write of a bucket at most; 1 turns group commit off, to measure its worth. Default: all that wait
 	Remember      int           // bucket states kept in memory at most, least recently used dropped first. Default 100,000
-	StoreTimeout  time.Duration // of one call to DynamoDB; below the age states may deny by, 1 s. Default 750 ms
+	StoreTimeout  time.Duration // of a call to DynamoDB; below the age at which states may deny, 1 s. Default 750 ms
 	CreditWindow  time.Duration // how long after its acquire a lease can give back. Default 1 h
 	DrainTimeout  time.Duration // how long Run waits for requests under way once it is to stop. Default 10 s
 	LeaseReplicas int           // of the lease records in JetStream. Default 1
@@ -68,7 +68,7 @@ type Tuning struct {
 }
 
 const (
-	bucketShare     = 4 // one bucket may hold a quarter of the queue
+	bucketShare     = 4 // a bucket may hold a quarter of the queue
 	maxStoreCall    = 900 * time.Millisecond
 	recordRetention = 2 // lease records are kept for that many credit windows,
 	minRetention    = time.Minute

@@ -16,8 +16,8 @@ import (
 // scope is the name under which spans are made.
 const scope = "github.com/tidegate/tidegate/services/admission"
 
-// begin starts the request's span, as a part of its caller's trace, where traces
-// are made and this one is kept.
+// begin starts the request's span, as a part of its caller's trace, if traces are made and
+// the caller's trace is sampled.
 func (r *request) begin(headers micro.Headers) {
 	tracer := r.service.tracer
 	if tracer == nil {
@@ -30,7 +30,7 @@ func (r *request) begin(headers micro.Headers) {
 	}
 }
 
-// end ends the request's span. What the caller did wrong is no error of ours.
+// end ends the request's span. A mistake of the caller is no error of the span.
 func (r *request) end(outcome string) {
 	if r.span == nil {
 		return
@@ -47,7 +47,7 @@ func (r *request) end(outcome string) {
 	r.span.End()
 }
 
-// failed reports an outcome that is not what it should be, whatever was asked.
+// failed reports an outcome that is a failure of the service.
 func failed(outcome string) bool {
 	switch outcome {
 	case outcomeOK, outcomeDenied:
@@ -59,7 +59,7 @@ func failed(outcome string) bool {
 	return code == api.CodeDeadlineExceeded || code.Status() >= api.CodeInternal.Status()
 }
 
-// traced is ctx within a span, where there is one.
+// traced returns ctx within a span; span may be nil.
 func traced(ctx context.Context, span trace.Span) context.Context {
 	if span == nil {
 		return ctx

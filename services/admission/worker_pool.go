@@ -10,9 +10,9 @@ import (
 // 32 KB until the garbage collector finds it unused.
 const maxIdle = 512
 
-// workerPool runs work on goroutines that it keeps for later work. A goroutine begins
-// with a small stack, and to grow it to what a call of the AWS SDK needs takes
-// longer than all else a node does for an acquire.
+// workerPool runs work on goroutines that it keeps for later work. A goroutine begins with
+// a small stack. To grow it to the size that a call of the AWS SDK needs takes longer than
+// the rest of a node's work for an acquire.
 //
 // Work that panics ends its worker, and Wait panics in its stead.
 type workerPool struct {
@@ -20,12 +20,12 @@ type workerPool struct {
 	workers conc.WaitGroup
 
 	mu   sync.Mutex
-	idle []chan func() // guarded by mu: workers that wait, the one that worked last at the end
-	over bool          // guarded by mu: nobody waits any more
+	idle []chan func() // guarded by mu: workers that wait, the last to have worked at the end
+	over bool          // guarded by mu: no worker waits any more
 }
 
-// Go runs f beside the caller and never blocks. Work may give more work; nobody
-// else may once Wait was called.
+// Go runs f beside the caller and never blocks. Work may give more work; other callers
+// may not once Wait was called.
 func (c *workerPool) Go(f func()) {
 	c.work.Add(1)
 	if w := c.takeIdle(); w != nil {

@@ -2,8 +2,7 @@ package admission
 
 import "github.com/tidegate/tidegate/pkg/api"
 
-// spend is an acquire on its way through the router. Its replier is told once what
-// became of it.
+// spend is an acquire on its way through the router. Its replier gets the outcome once.
 type spend struct {
 	task
 	replier replier
