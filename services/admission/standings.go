@@ -86,6 +86,52 @@ func (r *router) readState(ctx context.Context, key keys.Bucket) (*result, error
 	return state, nil
 }
 
+// bucketStatus returns the status of a bucket and of the ancestors' buckets that an
+// acquire spends from as well.
+func (r *router) bucketStatus(ctx context.Context, ns string, req api.StatusRequest) (*api.StatusReply, error) {
+	levels, err := r.levelsOf(ctx, keys.Bucket{Namespace: ns, Entity: req.Entity, Resource: req.Resource}, req.Consume)
+	if err != nil {
+		return nil, err
+	}
+	if len(req.Consume) == 0 {
+		reply := &api.StatusReply{}
+		for _, l := range levels {
+			reply.Limits = append(reply.Limits, l.statuses(nil)...)
+		}
+		return reply, nil
+	}
+	statuses, wait, allowed := verdictOver(levels, req.Consume)
+	return &api.StatusReply{Allowed: &allowed, RetryAfterMs: wait, Never: wait == neverMs, Limits: statuses}, nil
+}
+
+// entityStatus returns the status of all buckets that the entity has spent from and still
+// has limits for. Resources with an item that cannot be decoded are named.
+func (r *router) entityStatus(ctx context.Context, ns, entity string) (*api.StatusReply, error) {
+	found, err := r.env.store.bucketsOf(ctx, ns, entity)
+	if err != nil {
+		return nil, err
+	}
+	reply := &api.StatusReply{Limits: []api.LimitStatus{}}
+	for _, resource := range found {
+		of, err := r.bucketStatus(ctx, ns, api.StatusRequest{Entity: entity, Resource: resource})
+		switch {
+		case isNoLimits(err):
+			continue
+		case errors.Is(blamed(err, nil), errDamaged):
+			r.env.logStore(ctx, "read the status", keys.Bucket{Namespace: ns, Entity: entity, Resource: resource}, err)
+			reply.Damaged = append(reply.Damaged, resource)
+			continue
+		case err != nil:
+			return nil, err
+		}
+		for _, status := range of.Limits {
+			status.Resource = resource
+			reply.Limits = append(reply.Limits, status)
+		}
+	}
+	return reply, nil
+}
+
 // wholeOf adds the other shards to the result of a shard, under its settings. If they
 // cannot be read until ctx ends, the result shows its shard alone.
 func (r *router) wholeOf(ctx context.Context, res *result) {
