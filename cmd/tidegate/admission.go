@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/tidegate/tidegate/internal/control"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/services/admission"
 )
@@ -78,10 +79,17 @@ func (c admissionCmd) Run(ctx context.Context, o output) error {
 
 // make makes an admission node, which is ready once requests are answered.
 func (c admissionCmd) make(n node, nc *nats.Conn) (service, error) {
+	store, clock, err := store.Clocked(n.store, "admission", systemClock(), n.metrics)
+	if err != nil {
+		return nil, err
+	}
 	made, err := admission.New(admission.Config{
-		NATS: nc, DynamoDB: n.store, Table: n.table,
-		Clock: systemClock(), Log: n.log, Metrics: n.metrics, Version: thisVersion().Version, Tuning: c.tuning(),
-		TrustRequestInfo: c.TrustRequestInfo, Archive: n.archive, Traces: n.traces,
+		NATS: nc, DynamoDB: store, Table: n.table, Clock: clock,
+		Log: n.log, Metrics: n.metrics, Version: thisVersion().Version, Tuning: c.tuning(), Traces: n.traces,
+		Control: control.Open(control.Options{
+			DynamoDB: store, Table: n.table, Clock: clock, Publish: nc.Publish, Log: n.log,
+			Archive: n.archive, TrustRequestInfo: c.TrustRequestInfo,
+		}),
 	})
 	return explained{made, c.storeFlags}, err
 }

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/tidegate/tidegate/internal/schema"
+	"github.com/tidegate/tidegate/internal/control"
 )
 
 type checkCmd struct {
@@ -25,13 +25,13 @@ func (c checkCmd) Run(ctx context.Context, o output) error {
 	if err != nil {
 		return err
 	}
-	report, err := schema.Check(ctx, client, c.Table)
+	report, err := control.CheckSchema(ctx, client, c.Table)
 	if err != nil {
 		return c.explain(err)
 	}
 	verdict := struct {
 		Compatible bool `json:"compatible"`
-		*schema.Report
+		*control.SchemaReport
 		NATS []durability `json:"nats,omitempty"`
 	}{report.Compatible(), report, c.durabilities(ctx)}
 	if err := o.write(verdict, func(p *page) { p.check(report); p.durable(verdict.NATS) }); err != nil {
@@ -64,9 +64,9 @@ func (p *page) durable(found []durability) {
 }
 
 // check adds each finding, and for each fault how to mend it.
-func (p *page) check(r *schema.Report) {
+func (p *page) check(r *control.SchemaReport) {
 	rows := [][]string{{"", "SCHEMA", "VERDICT", "WHAT TO DO"}}
-	row := func(what string, w schema.Written) {
+	row := func(what string, w control.Written) {
 		rows = append(rows, []string{what + " " + w.Name, schemaName(w.Schema), string(w.Verdict), orDash(w.Fix)})
 	}
 	p.line("this release reads and writes schema %d\n", r.Release)

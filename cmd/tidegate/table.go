@@ -9,7 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/tidegate/tidegate/internal/config"
-	"github.com/tidegate/tidegate/internal/schema"
+	"github.com/tidegate/tidegate/internal/control"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 )
@@ -41,10 +41,10 @@ func prepareTable(ctx context.Context, client *dynamodb.Client, name string) err
 	if err := table.CreateTable(ctx, client, name); err != nil {
 		return err
 	}
-	if err := schema.Refuse(ctx, client, name); err != nil {
+	if err := control.RefuseSchema(ctx, client, name); err != nil {
 		return err
 	}
-	if err := schema.Mark(ctx, client, name); err != nil {
+	if err := control.MarkSchema(ctx, client, name); err != nil {
 		return err
 	}
 	if _, err := config.NewNamespaces(client, name).Ensure(ctx, api.DefaultNamespace); err != nil {

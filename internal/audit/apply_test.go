@@ -23,8 +23,8 @@ func TestAChangeCarriesItsEvent(t *testing.T) {
 	require.NoError(t, f.log.Apply(t.Context(), f.rename("alice", "Alice")))
 	require.NoError(t, f.log.Apply(t.Context(), f.rename("alice", "Al")))
 	require.Equal(t, "Al", f.name("alice"))
-	trail := f.requireTrail(2)
-	first, second := trail[0], trail[1]
+	stored := f.requireEvents(2)
+	first, second := stored[0], stored[1]
 	require.Equal(t, api.AuditEntityUpdate, first.Action)
 	require.Equal(t, api.Principal{User: "ops", Account: "A", Verified: true}, first.By)
 	require.Equal(t, "alice", first.Key.ID)
@@ -60,15 +60,15 @@ func TestEveryStepMayFail(t *testing.T) {
 				if operation == "TransactWriteItems" {
 					require.NoError(t, err, "an answer that was lost is asked for again")
 					require.Equal(t, "Alice", f.name("alice"))
-					f.requireTrail(1)
+					f.requireEvents(1)
 					return
 				}
 				require.Error(t, err)
 				require.NotErrorIs(t, err, ErrOutcomeUnknown)
 				require.Empty(t, f.name("alice"))
-				f.requireTrail(0)
+				f.requireEvents(0)
 				require.NoError(t, f.log.Apply(t.Context(), f.rename("alice", "Alice")), "the next one goes through")
-				f.requireTrail(1)
+				f.requireEvents(1)
 			})
 		}
 	}
@@ -97,8 +97,8 @@ func TestTimesNeverRunAgainstTheSequence(t *testing.T) {
 	behind := NewLog(f.DB, f.Table, func() (time.Time, error) { return now.Add(-time.Second), nil })
 	f.do("alice", "Alice")
 	require.NoError(t, behind.Apply(t.Context(), f.rename("alice", "Al")))
-	trail := f.requireTrail(2)
-	require.Equal(t, trail[0].Key.AtMs, trail[1].Key.AtMs)
+	stored := f.requireEvents(2)
+	require.Equal(t, stored[0].Key.AtMs, stored[1].Key.AtMs)
 }
 
 // All of 64 changes at once, on one node and on four, of one entity and of many,
@@ -123,9 +123,9 @@ func TestConcurrentChangesAllSucceed(t *testing.T) {
 					})
 				}
 				all.Wait()
-				f.requireTrail(64)
+				f.requireEvents(64)
 				for _, l := range logs {
-					require.Empty(t, l.lanes.open, "nothing is remembered of a namespace that rests")
+					require.Empty(t, l.turns.open, "nothing is remembered of a namespace that rests")
 				}
 			})
 		}
@@ -141,8 +141,8 @@ func TestOthersInTheWay(t *testing.T) {
 	f.Before("TransactWriteItems", func() { f.do("alice", "theirs") })
 	require.NoError(t, f.log.Apply(t.Context(), f.rename("alice", "mine")))
 	require.Equal(t, "mine", f.name("alice"))
-	trail := f.requireTrail(5)
-	require.JSONEq(t, `{"name":"theirs"}`, trail[4].Before, "the event tells what was there in truth")
+	stored := f.requireEvents(5)
+	require.JSONEq(t, `{"name":"theirs"}`, stored[4].Before, "the event tells what was there in truth")
 }
 
 func TestOthersThatNeverStopAreAConflict(t *testing.T) {
@@ -184,9 +184,9 @@ func TestAnOutageLeavesTheOutcomeUnknown(t *testing.T) {
 				want, events = "Alice", 1
 			}
 			require.Equal(t, want, f.name("alice"))
-			f.requireTrail(events)
+			f.requireEvents(events)
 			f.do("alice", "next")
-			f.requireTrail(events + 1)
+			f.requireEvents(events + 1)
 		})
 	}
 }
@@ -200,7 +200,7 @@ func TestALateTransactionIsRefused(t *testing.T) {
 	require.NoError(t, f.log.Apply(t.Context(), f.rename("alice", "Al")), "the repeat was first, or the same")
 	f.do("alice", "next")
 	require.Equal(t, "next", f.name("alice"))
-	f.requireTrail(3)
+	f.requireEvents(3)
 }
 
 func TestARefusalForGoodIsNotRepeated(t *testing.T) {
@@ -223,14 +223,14 @@ func TestARefusalForGoodIsNotRepeated(t *testing.T) {
 
 func TestWaitingForALaneEndsWithTheCaller(t *testing.T) {
 	f := newFixture(t)
-	held, err := f.log.lanes.enter(t.Context(), ns)
+	held, err := f.log.turns.enter(t.Context(), ns)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.ErrorIs(t, f.log.Apply(ctx, f.rename("alice", "Alice")), context.Canceled)
-	f.log.lanes.leave(ns, held)
+	f.log.turns.leave(ns, held)
 	require.NoError(t, f.log.Apply(t.Context(), f.rename("alice", "Alice")))
-	require.Empty(t, f.log.lanes.open)
+	require.Empty(t, f.log.turns.open)
 }
 
 func TestRetentionIsTheSystems(t *testing.T) {
@@ -246,8 +246,8 @@ func TestRetentionIsTheSystems(t *testing.T) {
 	}))
 	f.attribute(keys.SystemConfig{Namespace: ns}, "retention_days", number(7))
 	f.do("alice", "Alice")
-	trail := f.requireTrail(2)
-	require.Equal(t, trail[1].Key.AtMs/1000+7*86400, trail[1].TTL)
+	stored := f.requireEvents(2)
+	require.Equal(t, stored[1].Key.AtMs/1000+7*86400, stored[1].TTL)
 }
 
 // Two nodes that make the first key at once make two; what either seals, both
@@ -256,7 +256,7 @@ func TestKeysOfOtherNodesAreFound(t *testing.T) {
 	f := newFixture(t)
 	f.Before("PutItem", func() { f.do("alice", "Alice") })
 	require.NoError(t, f.log.Apply(t.Context(), f.rename("alice", "Al")))
-	trail := f.requireTrail(2)
-	require.NoError(t, f.log.verify(t.Context(), trail...))
-	require.NoError(t, NewLog(f.DB, f.Table, f.Now).verify(t.Context(), trail...))
+	stored := f.requireEvents(2)
+	require.NoError(t, f.log.verify(t.Context(), stored...))
+	require.NoError(t, NewLog(f.DB, f.Table, f.Now).verify(t.Context(), stored...))
 }

@@ -100,30 +100,30 @@ func (f *fixture) list(req api.AuditListRequest, n int64) []api.AuditEvent {
 	}
 }
 
-// trail reads all events with their items, the oldest first.
-func (f *fixture) trail() []*table.AuditEvent {
+// stored reads all events with their items, the oldest first.
+func (f *fixture) stored() []*table.AuditEvent {
 	f.t.Helper()
 	events := f.list(api.AuditListRequest{}, 0)
-	trail := make([]*table.AuditEvent, len(events))
+	stored := make([]*table.AuditEvent, len(events))
 	for i, e := range events {
 		key, err := ParseID(ns, e.ID)
 		require.NoError(f.t, err)
-		trail[len(events)-1-i], err = f.other.find(f.t.Context(), key)
+		stored[len(events)-1-i], err = f.other.find(f.t.Context(), key)
 		require.NoError(f.t, err)
 	}
-	return trail
+	return stored
 }
 
-// requireTrail checks that exactly n changes are told of, in order and unbroken.
-func (f *fixture) requireTrail(n int) []*table.AuditEvent {
+// requireEvents checks that exactly n changes are told of, in order and unbroken.
+func (f *fixture) requireEvents(n int) []*table.AuditEvent {
 	f.t.Helper()
-	trail := f.trail()
-	require.Len(f.t, trail, n)
-	for i, e := range trail {
+	stored := f.stored()
+	require.Len(f.t, stored, n)
+	for i, e := range stored {
 		require.EqualValues(f.t, i+1, e.Key.Sequence)
 	}
-	require.NoError(f.t, f.other.verify(f.t.Context(), trail...))
-	return trail
+	require.NoError(f.t, f.other.verify(f.t.Context(), stored...))
+	return stored
 }
 
 // attribute writes one attribute of an item, past everybody.

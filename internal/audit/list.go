@@ -16,7 +16,7 @@ import (
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-// List returns one page of a namespace's events, the newest first: by time, and
+// List returns a page of a namespace's events, the newest first: by time, and
 // by sequence within a millisecond. Events that happen while a list is under way
 // are not in it; all others are, once. Without a target an event of a moment ago
 // may be missing: the index follows the table.
@@ -55,7 +55,7 @@ func (l *Log) ListPast(ctx context.Context, ns string, req api.AuditListRequest,
 	return reply, nil
 }
 
-// stepOf is the query that finds what a request asks for.
+// stepOf returns the query of a request.
 func stepOf(ns string, req *api.AuditListRequest) store.Step {
 	step := store.Step{Index: store.NoIndex, Descending: true}
 	if req.LimitsTarget == (api.LimitsTarget{}) {
@@ -84,10 +84,9 @@ func TargetOf(level api.LimitsTarget) string {
 	return keys.AuditSystem
 }
 
-// Show returns one event and whether it is as it was written. It fails with the
-// code not_found where there is none, and with invalid_id, without any I/O, for
-// what cannot be an id. If the index does not show an event of a moment ago, Show
-// waits for the index and looks once more.
+// Show returns an event and reports whether it is intact. It fails with the code not_found
+// if there is no such event, and with invalid_id, without any I/O, if the text cannot be an
+// id. If the index does not show a recent event, Show waits for the index and reads again.
 func (l *Log) Show(ctx context.Context, ns string, req api.AuditShowRequest) (api.AuditShowReply, error) {
 	key, err := ParseID(ns, req.ID)
 	if err != nil {
@@ -120,7 +119,7 @@ func (l *Log) isRecent(key keys.Audit) bool {
 	return err != nil || now.UnixMilli()-key.AtMs < 2*l.lag.Milliseconds()
 }
 
-// find reads an event whose target is not known; nil: the index does not show it.
+// find reads an event of unknown target; nil if the index does not show it.
 func (l *Log) find(ctx context.Context, key keys.Audit) (*table.AuditEvent, error) {
 	row := keys.Query{PK: key.Indexes().GSI1.PK, SKPrefix: key.Indexes().GSI1.SK}
 	out, err := l.client.Query(ctx, table.QueryInput(l.table, store.ByParent, row))
@@ -174,8 +173,8 @@ func OnTheWire(e *table.AuditEvent) api.AuditEvent {
 	}
 }
 
-// rawJSON is stored JSON, or, where an item was altered by hand and it is none,
-// a JSON string of it.
+// rawJSON returns stored JSON, or a JSON string of the text if an altered item holds invalid
+// JSON.
 func rawJSON(stored string) json.RawMessage {
 	switch {
 	case stored == "":
@@ -190,7 +189,8 @@ func rawJSON(stored string) json.RawMessage {
 	return quoted
 }
 
-// fromTheWire is the event as it is sealed. It fails for what OnTheWire does not give.
+// fromTheWire returns the event as it is sealed. It fails for an event that OnTheWire cannot
+// have returned.
 func fromTheWire(e *api.AuditEvent) (*table.AuditEvent, error) {
 	stored := &table.AuditEvent{
 		Key:    keys.Audit{Namespace: e.Namespace, ID: e.Target, AtMs: e.AtMs, Sequence: e.Sequence},
@@ -226,8 +226,8 @@ func (l *Log) Intact(ctx context.Context, e *api.AuditEvent) (bool, error) {
 	return true, nil
 }
 
-// Head is the sequence of a namespace's last event, 0 where there is none, when it
-// was, in Unix milliseconds, and its MAC as it is on the wire.
+// Head returns the sequence of a namespace's last event, its time in Unix milliseconds, and
+// its MAC in wire form; the sequence is 0 if the namespace has no event.
 func (l *Log) Head(ctx context.Context, ns string) (sequence, atMs int64, mac string, err error) {
 	key := keys.AuditSeq{Namespace: ns}
 	out, err := l.client.GetItem(ctx, table.ReadInput(l.table, key.Key()))

@@ -212,10 +212,10 @@ func TestAlteredTrailsAreFound(t *testing.T) {
 			for _, name := range []string{"Alice", "Al", "A"} {
 				f.do("alice", name)
 			}
-			trail := f.requireTrail(3)
-			f.attribute(trail[1].Key, attribute, v)
-			require.ErrorIs(t, f.log.verify(t.Context(), f.trail()...), ErrBroken)
-			shown, err := f.log.Show(t.Context(), ns, api.AuditShowRequest{ID: IDOf(trail[1].Key)})
+			stored := f.requireEvents(3)
+			f.attribute(stored[1].Key, attribute, v)
+			require.ErrorIs(t, f.log.verify(t.Context(), f.stored()...), ErrBroken)
+			shown, err := f.log.Show(t.Context(), ns, api.AuditShowRequest{ID: IDOf(stored[1].Key)})
 			require.NoError(t, err)
 			require.False(t, shown.Intact)
 			_, err = json.Marshal(shown)
@@ -226,15 +226,15 @@ func TestAlteredTrailsAreFound(t *testing.T) {
 	for _, name := range []string{"Alice", "Al", "A"} {
 		f.do("alice", name)
 	}
-	trail := f.requireTrail(3)
-	require.ErrorIs(t, f.log.verify(t.Context(), trail[0], trail[2]), ErrBroken)
-	require.ErrorIs(t, f.log.verify(t.Context(), trail[1], trail[0]), ErrBroken)
-	moved := *trail[1]
+	stored := f.requireEvents(3)
+	require.ErrorIs(t, f.log.verify(t.Context(), stored[0], stored[2]), ErrBroken)
+	require.ErrorIs(t, f.log.verify(t.Context(), stored[1], stored[0]), ErrBroken)
+	moved := *stored[1]
 	moved.Key.ID = "bob"
-	require.ErrorIs(t, f.log.verify(t.Context(), trail[0], &moved), ErrBroken)
-	moved = *trail[1]
+	require.ErrorIs(t, f.log.verify(t.Context(), stored[0], &moved), ErrBroken)
+	moved = *stored[1]
 	moved.Key.AtMs++
-	require.ErrorIs(t, f.log.verify(t.Context(), trail[0], &moved), ErrBroken)
+	require.ErrorIs(t, f.log.verify(t.Context(), stored[0], &moved), ErrBroken)
 }
 
 // An index that is behind the table hides an event of a moment ago, which is shown all the
@@ -276,7 +276,7 @@ func TestListTellsOfOutagesAndDamage(t *testing.T) {
 		_, err := f.log.List(t.Context(), ns, api.AuditListRequest{})
 		require.Error(t, err, operation)
 	}
-	f.attribute(f.trail()[0].Key, "action", number(1))
+	f.attribute(f.stored()[0].Key, "action", number(1))
 	_, err := f.log.List(t.Context(), ns, api.AuditListRequest{})
 	require.ErrorIs(t, err, table.ErrDamaged)
 	f.attribute(keys.AuditSeq{Namespace: ns}, "sequence", number(0))

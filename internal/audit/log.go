@@ -27,9 +27,9 @@ const (
 	// faster.
 	changeAttempts = 50
 	// longestPause bounds the pauses between them, as an attempt for
-	// [store.Pause]: 40 ms, a few times what a transaction takes.
+	// [store.Pause]: 40 ms, a few times the duration of a transaction.
 	longestPause = 3
-	// writeAttempts is how often one transaction is repeated because its answer
+	// writeAttempts bounds the attempts of a transaction because its answer
 	// was lost or the store was too busy for it.
 	writeAttempts = 20
 	// writeTimeout bounds one write, so that an answer which never comes leaves
@@ -50,7 +50,7 @@ type Log struct {
 	now    func() (time.Time, error)
 	lag    time.Duration // of the table's indexes
 	sealer sealer
-	lanes  lanes
+	turns  turns
 }
 
 // Option changes a setting of a Log.
@@ -66,7 +66,7 @@ func NewLog(client *dynamodb.Client, tableName string, now func() (time.Time, er
 	l := &Log{
 		client: client, table: tableName, now: now, lag: table.IndexLag,
 		sealer: sealer{client: client, table: tableName, now: now},
-		lanes:  lanes{open: map[string]*lane{}},
+		turns:  turns{open: map[string]*turn{}},
 	}
 	for _, set := range options {
 		set(l)
@@ -84,12 +84,12 @@ type Change struct {
 	By        api.Principal
 	Action    api.AuditAction
 	Target    string // an entity, keys.AuditSystem, or a keys.AuditResource
-	// Plan reads what is there and says what to write. Its error ends the change,
+	// Plan reads the current state and returns the writes. Its error ends the change,
 	// and nothing is written. It is called again where the plan was outdated.
 	Plan func(ctx context.Context) (Plan, error)
 }
 
-// Plan is what a change writes: at most 98 items, none of them the same.
+// Plan holds the writes of a change: at most 98 items, each at most once.
 type Plan struct {
 	// Writes are refused as a whole unless everything is as the plan relies on.
 	Writes []types.TransactWriteItem
@@ -99,47 +99,47 @@ type Plan struct {
 
 // Apply makes a change, with its event, or does nothing. The error is that of
 // Plan; or has the code conflict where others kept changing the same items; or
-// is ErrOutcomeUnknown; every other one says that nothing was changed.
+// is ErrOutcomeUnknown; after every other error, nothing was changed.
 func (l *Log) Apply(ctx context.Context, c Change) error {
-	lane, err := l.lanes.enter(ctx, c.Namespace)
+	turn, err := l.turns.enter(ctx, c.Namespace)
 	if err != nil {
 		return fmt.Errorf("wait for other changes of the namespace: %w", err)
 	}
-	defer l.lanes.leave(c.Namespace, lane)
-	err = l.apply(ctx, lane, c)
+	defer l.turns.leave(c.Namespace, turn)
+	err = l.apply(ctx, turn, c)
 	if err != nil || c.Target == keys.AuditSystem { // which may have changed the retention
-		lane.known = false
+		turn.known = false
 	}
 	return err
 }
 
-func (l *Log) apply(ctx context.Context, lane *lane, c Change) error {
+func (l *Log) apply(ctx context.Context, turn *turn, c Change) error {
 	plan, err := c.Plan(ctx)
 	if err != nil {
 		return err
 	}
 	for n := range changeAttempts {
-		if !lane.known {
-			if err := l.readHead(ctx, lane, c.Namespace); err != nil {
+		if !turn.known {
+			if err := l.readHead(ctx, turn, c.Namespace); err != nil {
 				return err
 			}
 		}
-		event, err := l.next(ctx, lane, &c, plan)
+		event, err := l.next(ctx, turn, &c, plan)
 		if err != nil {
 			return err
 		}
-		refused, err := l.write(ctx, lane.head, event, plan)
+		refused, err := l.write(ctx, turn.head, event, plan)
 		switch {
 		case err != nil:
 			return err
 		case refused == nil:
-			lane.head.Sequence, lane.head.AtMs, lane.head.MAC = event.Key.Sequence, event.Key.AtMs, event.MAC
+			turn.head.Sequence, turn.head.AtMs, turn.head.MAC = event.Key.Sequence, event.Key.AtMs, event.MAC
 			return nil
 		}
 		if err := store.Pause(ctx, min(n, longestPause)); err != nil {
 			return fmt.Errorf("others change the namespace at the same time: %w", err)
 		}
-		if err := lane.moved(refused); err != nil {
+		if err := turn.moved(refused); err != nil {
 			return err
 		}
 		if refused.outdated(len(plan.Writes)) {
@@ -152,20 +152,20 @@ func (l *Log) apply(ctx context.Context, lane *lane, c Change) error {
 }
 
 // readHead reads the last event's number and how long events are kept.
-func (l *Log) readHead(ctx context.Context, lane *lane, namespace string) error {
+func (l *Log) readHead(ctx context.Context, turn *turn, namespace string) error {
 	seq, config := keys.AuditSeq{Namespace: namespace}, keys.SystemConfig{Namespace: namespace}
 	items, err := store.BatchRead(ctx, l.client, l.table, []keys.Key{seq.Key(), config.Key()})
 	if err != nil {
 		return fmt.Errorf("read the audit sequence: %w", err)
 	}
-	lane.head, lane.retention = table.AuditHead{Key: seq}, defaultRetention
+	turn.head, turn.retention = table.AuditHead{Key: seq}, defaultRetention
 	for _, item := range items {
 		key, err := table.ItemKey(item)
 		if err != nil {
 			return err
 		}
 		if key == keys.Item(seq) {
-			if lane.head, err = table.DecodeAuditHead(seq, item); err != nil {
+			if turn.head, err = table.DecodeAuditHead(seq, item); err != nil {
 				return err
 			}
 			continue
@@ -175,15 +175,15 @@ func (l *Log) readHead(ctx context.Context, lane *lane, namespace string) error 
 			return err
 		}
 		if config.RetentionDays > 0 {
-			lane.retention = config.RetentionDays
+			turn.retention = config.RetentionDays
 		}
 	}
-	lane.known = true
+	turn.known = true
 	return nil
 }
 
-// next is the event of a change that follows the lane's head.
-func (l *Log) next(ctx context.Context, lane *lane, c *Change, plan Plan) (*table.AuditEvent, error) {
+// next is the event of a change that follows the turn's head.
+func (l *Log) next(ctx context.Context, turn *turn, c *Change, plan Plan) (*table.AuditEvent, error) {
 	now, err := l.now()
 	if err != nil {
 		return nil, fmt.Errorf("date an audit event: %w", err)
@@ -195,10 +195,10 @@ func (l *Log) next(ctx context.Context, lane *lane, c *Change, plan Plan) (*tabl
 	e := &table.AuditEvent{
 		Key: keys.Audit{
 			Namespace: c.Namespace, ID: c.Target,
-			AtMs:     max(now.UnixMilli(), lane.head.AtMs), // nodes' clocks differ, and the order must not
-			Sequence: lane.head.Sequence + 1,
+			AtMs:     max(now.UnixMilli(), turn.head.AtMs), // nodes' clocks differ, and the order must not
+			Sequence: turn.head.Sequence + 1,
 		},
-		Action: c.Action, By: c.By, Previous: lane.head.MAC, KeyID: key.ID,
+		Action: c.Action, By: c.By, Previous: turn.head.MAC, KeyID: key.ID,
 	}
 	if e.Before, err = shown(plan.Before); err != nil {
 		return nil, err
@@ -206,7 +206,7 @@ func (l *Log) next(ctx context.Context, lane *lane, c *Change, plan Plan) (*tabl
 	if e.After, err = shown(plan.After); err != nil {
 		return nil, err
 	}
-	e.TTL = e.Key.AtMs/1000 + lane.retention*secondsPerDay
+	e.TTL = e.Key.AtMs/1000 + turn.retention*secondsPerDay
 	e.MAC = macOf(key, e)
 	return e, nil
 }
@@ -223,7 +223,7 @@ func shown(v any) (string, error) {
 }
 
 // moved takes the head from a refusal, if the head was in the way.
-func (l *lane) moved(r refusal) (err error) {
+func (l *turn) moved(r refusal) (err error) {
 	head := r[len(r)-2]
 	if aws.ToString(head.Code) == conditionFailed {
 		l.known = len(head.Item) > 0

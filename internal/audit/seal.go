@@ -13,11 +13,11 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/tidegate/tidegate/internal/keyring"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 )
 
-// sealForm begins what is sealed: another form of events gets another name.
+// sealForm begins the sealed text: another form of events gets another name.
 const sealForm = "tidegate audit event 1"
 
 // ErrBroken says that events are not as they were written.
@@ -48,8 +48,8 @@ func (s *sealer) newest(ctx context.Context) (table.SigningKey, error) {
 	return known[len(known)-1], nil
 }
 
-// find returns the key of an id, after another look at the table where it is
-// not known; ok is false where there is none.
+// find returns the key of an id. It reads the table again for an unknown id; ok is false if
+// the table has no such key.
 func (s *sealer) find(ctx context.Context, id table.SigningKeyID) (k table.SigningKey, ok bool, err error) {
 	s.mu.Lock()
 	known := s.known
@@ -74,7 +74,7 @@ func pick(known []table.SigningKey, id table.SigningKeyID) (table.SigningKey, bo
 }
 
 func (s *sealer) load(ctx context.Context) ([]table.SigningKey, error) {
-	known, err := keyring.Ensure(ctx, s.client, s.table, table.AuditKeys, s.now)
+	known, err := store.EnsureSigningKeys(ctx, s.client, s.table, table.AuditKeys, s.now)
 	if err != nil {
 		return nil, fmt.Errorf("audit keys: %w", err)
 	}
@@ -109,7 +109,7 @@ func writeNumber(h hash.Hash, n uint64) {
 	_, _ = h.Write(b[:]) // a hash never fails
 }
 
-// verify tells whether events that follow one another, the oldest first, are as
+// verify reports whether consecutive events, the oldest first, are as
 // they were written and complete. ErrBroken names the first that is not; every
 // other error says that it could not be found out.
 func (l *Log) verify(ctx context.Context, events ...*table.AuditEvent) error {

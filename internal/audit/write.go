@@ -14,15 +14,15 @@ import (
 	"github.com/tidegate/tidegate/internal/table"
 )
 
-// conditionFailed is the code of a write whose condition does not hold.
+// conditionFailed is the code of a write whose condition fails.
 const conditionFailed = "ConditionalCheckFailed"
 
 // refusal says, write by write, why a transaction cannot be applied any more:
-// at least one condition does not hold. The plan's writes come first, then the
+// a condition failed. The plan's writes come first, then the
 // head's and the event's.
 type refusal []types.CancellationReason
 
-// outdated reports whether one of the plan's own conditions does not hold.
+// outdated reports whether a condition of the plan itself failed.
 func (r refusal) outdated(writes int) bool {
 	return slices.ContainsFunc(r[:writes], func(r types.CancellationReason) bool {
 		return aws.ToString(r.Code) == conditionFailed

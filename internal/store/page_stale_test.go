@@ -13,8 +13,8 @@ import (
 
 	"github.com/tidegate/tidegate/engine/fault"
 	"github.com/tidegate/tidegate/internal/audit"
-	"github.com/tidegate/tidegate/internal/capacity"
 	"github.com/tidegate/tidegate/internal/config"
+	"github.com/tidegate/tidegate/internal/control"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/internal/table/tabletest"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -32,7 +32,7 @@ const (
 func lists(b *tabletest.Bench, log *audit.Log) map[string]func(ctx context.Context, cursor string) ([]string, string, error) {
 	family, levels := config.NewEntityStore(b.DB, b.Table, log), config.NewLimitStore(b.DB, b.Table, log)
 	now := func() (bucket.Instant, error) { return bucket.At(time.Now()), nil }
-	held := capacity.NewStore(b.DB, b.Table, now)
+	held := control.NewCapacity(b.DB, b.Table, now)
 	return map[string]func(ctx context.Context, cursor string) ([]string, string, error){
 		"children": func(ctx context.Context, cursor string) (found []string, next string, err error) {
 			reply, err := family.Children(ctx, ns, api.EntityChildrenRequest{ID: "team", EntityListRequest: api.EntityListRequest{Cursor: cursor, Limit: 3}})

@@ -4,8 +4,8 @@ package api
 // all resources without limits of their own), or an entity and a resource.
 type LimitsTarget struct {
 	System   bool   `json:"system,omitempty"`
-	Entity   string `json:"entity,omitempty"`
-	Resource string `json:"resource,omitempty"`
+	Entity   string `json:"entity,omitempty" rule:"entity"`
+	Resource string `json:"resource,omitempty" rule:"resource"`
 }
 
 // LimitsLevel is a config level and what is stored there. On the wire the
@@ -29,13 +29,13 @@ type LimitsLevel struct {
 type LimitsSetRequest struct {
 	LimitsTarget
 	Limits        []Limit `json:"limits"`
-	OnUnavailable Policy  `json:"on_unavailable,omitempty"`
+	OnUnavailable Policy  `json:"on_unavailable,omitempty" rule:"policy"`
 	// Manifest names the manifest that sets the limits, and manages the level
 	// from then on; empty: nobody does.
-	Manifest string `json:"manifest,omitempty"`
+	Manifest string `json:"manifest,omitempty" rule:"manifest"`
 	// IfVersion refuses the change with the code conflict unless the level has
 	// this version, 0 for one that is not stored; nil: whatever it has.
-	IfVersion *int64 `json:"if_version,omitempty"`
+	IfVersion *int64 `json:"if_version,omitempty" rule:"level_version"`
 }
 
 // LimitsGetRequest asks for one level. The reply is a [LimitsLevel], or the
@@ -47,7 +47,7 @@ type LimitsGetRequest struct{ LimitsTarget }
 type LimitsDeleteRequest struct {
 	LimitsTarget
 	// IfVersion is as in LimitsSetRequest.
-	IfVersion *int64 `json:"if_version,omitempty"`
+	IfVersion *int64 `json:"if_version,omitempty" rule:"level_version"`
 }
 
 // LimitsDeleteReply confirms a deletion.
@@ -63,7 +63,7 @@ type LimitsListRequest struct {
 	// Cursor is that of the page before; empty for the first page.
 	Cursor string `json:"cursor,omitempty"`
 	// Limit bounds the entries of the page, up to MaxPage; 0 is DefaultPage.
-	Limit int64 `json:"limit,omitempty"`
+	Limit int64 `json:"limit,omitempty" rule:"page"`
 }
 
 // LimitsListReply is one page. The last one has no cursor; others may hold
@@ -75,8 +75,8 @@ type LimitsListReply struct {
 
 // LimitsResolveRequest asks which limits hold for an entity and a resource.
 type LimitsResolveRequest struct {
-	Entity   string `json:"entity"`
-	Resource string `json:"resource"`
+	Entity   string `json:"entity" rule:"entity,required"`
+	Resource string `json:"resource" rule:"resource,required"`
 }
 
 // LimitsResolveReply says which level wins and why.
@@ -88,4 +88,28 @@ type LimitsResolveReply struct {
 	OnUnavailable Policy `json:"on_unavailable"`
 	// Levels are the levels that exist, the winner first.
 	Levels []LimitsLevel `json:"levels"`
+}
+
+// check fails unless the request names a level and limits.
+func (q *LimitsSetRequest) check() error {
+	if err := q.LimitsTarget.Check(); err != nil {
+		return err
+	}
+	if q.Limits == nil {
+		return missing("limits")
+	}
+	return nil
+}
+
+// check fails if the target is there and does not name a level.
+func (q *LimitsListRequest) check() error {
+	if q.LimitsTarget == (LimitsTarget{}) {
+		return nil
+	}
+	return q.LimitsTarget.Check()
+}
+
+// DecodeConfigChange reads the payload of a broadcast on ConfigSubject.
+func DecodeConfigChange(payload []byte) (LimitsTarget, error) {
+	return DecodeRequest[LimitsTarget](payload)
 }

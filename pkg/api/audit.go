@@ -105,15 +105,15 @@ const (
 type AuditListRequest struct {
 	LimitsTarget
 	// Action, if any, leaves the others out.
-	Action AuditAction `json:"action,omitempty"`
+	Action AuditAction `json:"action,omitempty" rule:"action"`
 	// FromMs and ToMs bound the times, both included, in Unix milliseconds; 0 is
 	// no bound.
-	FromMs int64 `json:"from_ms,omitempty"`
-	ToMs   int64 `json:"to_ms,omitempty"`
+	FromMs int64 `json:"from_ms,omitempty" rule:"time"`
+	ToMs   int64 `json:"to_ms,omitempty" rule:"time"`
 	// Cursor is that of the page before; empty for the first page.
 	Cursor string `json:"cursor,omitempty"`
 	// Limit bounds the entries of the page, up to MaxPage; 0 is DefaultPage.
-	Limit int64 `json:"limit,omitempty"`
+	Limit int64 `json:"limit,omitempty" rule:"page"`
 }
 
 // AuditListReply is one page. The last one has no cursor; others may hold fewer
@@ -125,7 +125,7 @@ type AuditListReply struct {
 
 // AuditShowRequest asks for one event.
 type AuditShowRequest struct {
-	ID string `json:"id"`
+	ID string `json:"id" rule:",required"`
 }
 
 // AuditShowReply is an event, and whether it is as it was written.
@@ -146,8 +146,8 @@ func (e *AuditEvent) WireSize() int {
 type AuditVerifyRequest struct {
 	// FromMs and ToMs bound the times, both included, in Unix milliseconds; 0 is no
 	// bound.
-	FromMs int64 `json:"from_ms,omitempty"`
-	ToMs   int64 `json:"to_ms,omitempty"`
+	FromMs int64 `json:"from_ms,omitempty" rule:"time"`
+	ToMs   int64 `json:"to_ms,omitempty" rule:"time"`
 	// Cursor is that of the part before; empty for the first.
 	Cursor string `json:"cursor,omitempty"`
 }
@@ -188,3 +188,38 @@ const (
 	AuditUnchained  AuditFindingKind = "unchained"  // an event is intact, and is not the one that the next was written after
 	AuditUnreadable AuditFindingKind = "unreadable" // an object of the archive is damaged
 )
+
+// checkTimes fails unless times are in order; 0 is no bound.
+func checkTimes(fromMs, toMs int64) error {
+	switch {
+	case fromMs < 0:
+		return Errorf(CodeInvalidTime, "from_ms", "%d is before 1970", fromMs)
+	case toMs < 0 || toMs != 0 && toMs < fromMs:
+		return Errorf(CodeInvalidTime, "to_ms", "%d is before from_ms, %d", toMs, fromMs)
+	}
+	return nil
+}
+
+// Check fails unless the request names at most one target and times in order.
+func (q *AuditListRequest) Check() error {
+	if q.LimitsTarget != (LimitsTarget{}) {
+		if err := q.LimitsTarget.Check(); err != nil {
+			return err
+		}
+	}
+	if q.Entity != "" && q.Resource != "" {
+		return Errorf(CodeUnknownField, "resource", "the events of an entity are listed for all its resources: leave the resource out")
+	}
+	if err := checkTimes(q.FromMs, q.ToMs); err != nil {
+		return err
+	}
+	if q.Action != "" {
+		if err := q.Action.Check(); err != nil {
+			return within("action", err)
+		}
+	}
+	return nil
+}
+
+// Check fails unless the request names times in order.
+func (q *AuditVerifyRequest) Check() error { return checkTimes(q.FromMs, q.ToMs) }

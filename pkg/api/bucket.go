@@ -2,8 +2,8 @@ package api
 
 // BucketRequest names the bucket of an entity and a resource.
 type BucketRequest struct {
-	Entity   string `json:"entity"`
-	Resource string `json:"resource"`
+	Entity   string `json:"entity" rule:"entity,required"`
+	Resource string `json:"resource" rule:"resource,required"`
 }
 
 // BucketReply is a bucket as it is stored, shard by shard.
@@ -43,10 +43,4 @@ type BucketShard struct {
 // bucket was full.
 type BucketResetReply struct {
 	Shards int64 `json:"shards"`
-}
-
-// DecodeBucket reads the request of VerbBucketGet and of VerbBucketReset.
-func DecodeBucket(payload []byte) (BucketRequest, error) {
-	q, err := DecodeLimitsResolve(payload)
-	return BucketRequest(q), err
 }

@@ -9,11 +9,11 @@ import (
 // CapacityRequest asks what the entities that have spent from a resource hold
 // of it, a page at a time.
 type CapacityRequest struct {
-	Resource string `json:"resource"`
+	Resource string `json:"resource" rule:"resource,required"`
 	// Cursor is that of the page before; empty for the first page.
 	Cursor string `json:"cursor,omitempty"`
 	// Limit bounds the entities of the page, up to MaxPage; 0 is DefaultPage.
-	Limit int64 `json:"limit,omitempty"`
+	Limit int64 `json:"limit,omitempty" rule:"page"`
 }
 
 // CapacityReply is one page. The last one has no cursor; others may hold fewer

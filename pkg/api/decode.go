@@ -11,18 +11,18 @@ func DecodeAcquire(payload []byte, override bool) (AcquireRequest, error) {
 	err := decode(payload, func(r *reader, name string) (err error) {
 		switch name {
 		case "entity":
-			q.Entity, err = r.entity()
+			q.Entity, err = r.checked(CheckEntity)
 		case "resource":
-			q.Resource, err = r.resource()
+			q.Resource, err = r.checked(CheckResource)
 		case "consume":
-			q.Consume, err = r.amounts(0)
+			q.Consume, err = readAmounts(r, 0)
 		case "on_unavailable":
-			q.OnUnavailable, err = r.policy()
+			q.OnUnavailable, err = readPolicy(r)
 		case "limits":
 			if !override {
 				return Errorf(CodeUnknownField, "", "only %s takes limits", VerbAcquireOverride)
 			}
-			q.Limits, err = r.limits()
+			q.Limits, err = readLimits(r)
 		default:
 			return unknown("entity, resource, consume, on_unavailable")
 		}
@@ -55,7 +55,7 @@ func DecodeAdjust(payload []byte) (AdjustRequest, error) {
 			hasLease = true
 			q.Lease, err = r.str()
 		case "deltas":
-			q.Deltas, err = r.amounts(-MaxAmount)
+			q.Deltas, err = readAmounts(r, -MaxAmount)
 		default:
 			return unknown("lease, deltas")
 		}
@@ -101,11 +101,11 @@ func DecodeStatus(payload []byte) (StatusRequest, error) {
 	err := decode(payload, func(r *reader, name string) (err error) {
 		switch name {
 		case "entity":
-			q.Entity, err = r.entity()
+			q.Entity, err = r.checked(CheckEntity)
 		case "resource":
-			q.Resource, err = r.resource()
+			q.Resource, err = r.checked(CheckResource)
 		case "consume":
-			q.Consume, err = r.amounts(0)
+			q.Consume, err = readAmounts(r, 0)
 		default:
 			return unknown("entity, resource, consume")
 		}
@@ -136,31 +136,6 @@ func decode(payload []byte, member func(r *reader, name string) error) error {
 	return r.end()
 }
 
-// finish returns what was read if it passes the checks, and nothing if not. The
-// first check that fails speaks, so that what is missing is not called ill-formed.
-func finish[Q any](q Q, err error, checks ...func() error) (Q, error) {
-	for _, check := range checks {
-		if err == nil {
-			err = check()
-		}
-	}
-	if err != nil {
-		var none Q
-		return none, err
-	}
-	return q, nil
-}
-
-// required is the check that a field is there.
-func required(field, value string) func() error {
-	return func() error {
-		if value == "" {
-			return missing(field)
-		}
-		return nil
-	}
-}
-
 func missing(field string) error {
 	return Errorf(CodeMissingField, field, "this field is required")
 }
@@ -174,21 +149,20 @@ func (r *reader) checked(check func(string) error) (string, error) {
 	return s, err
 }
 
-func (r *reader) entity() (string, error)   { return r.checked(CheckEntity) }
-func (r *reader) resource() (string, error) { return r.checked(CheckResource) }
-
-func (r *reader) policy() (Policy, error) {
-	s, err := r.checked(func(s string) error {
-		if s == "" {
-			return Errorf(CodeInvalidPolicy, "", "leave the field out, or name %q or %q", PolicyBlock, PolicyAllow)
-		}
-		return Policy(s).Check()
-	})
+func readPolicy(r *reader) (Policy, error) {
+	s, err := r.checked(checkPolicy)
 	return Policy(s), err
 }
 
-// amounts reads the object of amounts of consume or deltas; it is not empty.
-func (r *reader) amounts(lowest int64) (Amounts, error) {
+func checkPolicy(s string) error {
+	if s == "" {
+		return Errorf(CodeInvalidPolicy, "", "leave the field out, or name %q or %q", PolicyBlock, PolicyAllow)
+	}
+	return Policy(s).Check()
+}
+
+// readAmounts reads the object of amounts of consume or deltas; it is not empty.
+func readAmounts(r *reader, lowest int64) (Amounts, error) {
 	amounts := make(Amounts, 0, 4)
 	err := r.object(func(name string) error {
 		if err := CheckLimitName(name); err != nil {
@@ -207,15 +181,15 @@ func (r *reader) amounts(lowest int64) (Amounts, error) {
 	return amounts, err
 }
 
-// limits reads the array of limits of a level or an override; it is not empty,
+// readLimits reads the array of limits of a level or an override; it is not empty,
 // and no name stands in it twice.
-func (r *reader) limits() ([]Limit, error) {
+func readLimits(r *reader) ([]Limit, error) {
 	limits := make([]Limit, 0, 4)
 	err := r.array(func(int) error {
 		if len(limits) == MaxLimits {
 			return Errorf(CodeTooManyLimits, "", "a bucket has at most %d limits", MaxLimits)
 		}
-		l, err := r.limit()
+		l, err := readLimit(r)
 		if err != nil {
 			return err
 		}
@@ -233,7 +207,7 @@ func (r *reader) limits() ([]Limit, error) {
 	return limits, err
 }
 
-func (r *reader) limit() (Limit, error) {
+func readLimit(r *reader) (Limit, error) {
 	var l Limit
 	var named, capacity, amount, period bool
 	err := r.object(func(name string) (err error) {

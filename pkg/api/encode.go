@@ -170,14 +170,14 @@ func DecodeAcquireReply(payload []byte) (AcquireReply, error) {
 		case "degraded":
 			reply.Degraded, err = r.boolean()
 		case "retry_after_ms":
-			reply.RetryAfterMs, err = r.anyInteger()
+			reply.RetryAfterMs, err = anyInteger(&r)
 		case "never":
 			reply.Never, err = r.boolean()
 		case "limits":
 			reply.Limits = make([]LimitStatus, 0, 4)
 			err = r.array(func(int) error {
 				reply.Limits = append(reply.Limits, LimitStatus{})
-				return r.status(&reply.Limits[len(reply.Limits)-1])
+				return readStatus(&r, &reply.Limits[len(reply.Limits)-1])
 			})
 		default:
 			err = r.skip(0)
@@ -193,7 +193,7 @@ func DecodeAcquireReply(payload []byte) (AcquireReply, error) {
 	return reply, nil
 }
 
-func (r *reader) status(l *LimitStatus) error {
+func readStatus(r *reader, l *LimitStatus) error {
 	return r.object(func(name string) (err error) {
 		switch name {
 		case "entity":
@@ -203,15 +203,15 @@ func (r *reader) status(l *LimitStatus) error {
 		case "name":
 			l.Name, err = r.str()
 		case "capacity":
-			l.Capacity, err = r.anyInteger()
+			l.Capacity, err = anyInteger(r)
 		case "requested":
-			l.Requested, err = r.anyInteger()
+			l.Requested, err = anyInteger(r)
 		case "available":
-			l.Available, err = r.anyInteger()
+			l.Available, err = anyInteger(r)
 		case "exceeded":
 			l.Exceeded, err = r.boolean()
 		case "retry_after_ms":
-			l.RetryAfterMs, err = r.anyInteger()
+			l.RetryAfterMs, err = anyInteger(r)
 		case "never":
 			l.Never, err = r.boolean()
 		default:
@@ -221,6 +221,6 @@ func (r *reader) status(l *LimitStatus) error {
 	})
 }
 
-func (r *reader) anyInteger() (int64, error) {
+func anyInteger(r *reader) (int64, error) {
 	return r.integer(CodeWrongType, math.MinInt64, math.MaxInt64)
 }

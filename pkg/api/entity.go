@@ -34,9 +34,9 @@ type Entity struct {
 // EntityCreateRequest makes an entity. One that is there gives the code
 // already_exists. The reply is an [Entity].
 type EntityCreateRequest struct {
-	ID       string            `json:"entity"`
+	ID       string            `json:"entity" rule:"entity,required"`
 	Name     string            `json:"name,omitempty"`
-	Parent   string            `json:"parent,omitempty"`
+	Parent   string            `json:"parent,omitempty" rule:"entity"`
 	Cascade  bool              `json:"cascade,omitempty"`
 	Metadata map[string]string `json:"metadata,omitempty"`
 }
@@ -44,7 +44,7 @@ type EntityCreateRequest struct {
 // EntityUpdateRequest changes what it names and leaves the rest. The reply is an
 // [Entity].
 type EntityUpdateRequest struct {
-	ID   string  `json:"entity"`
+	ID   string  `json:"entity" rule:"entity,required"`
 	Name *string `json:"name,omitempty"`
 	// Parent, if empty, takes the parent away, and the cascade with it.
 	Parent  *string `json:"parent,omitempty"`
@@ -53,19 +53,19 @@ type EntityUpdateRequest struct {
 	Metadata map[string]string `json:"metadata,omitzero"`
 	// Version, if any, is the one that the change relies on. Another one gives the
 	// code conflict.
-	Version int64 `json:"version,omitempty"`
+	Version int64 `json:"version,omitempty" rule:"version"`
 }
 
 // EntityGetRequest asks for one entity. The reply is an [Entity], or the code
 // not_found.
 type EntityGetRequest struct {
-	ID string `json:"entity"`
+	ID string `json:"entity" rule:"entity,required"`
 }
 
 // EntityDeleteRequest takes an entity away: its name, metadata and parent. Its
 // limits and balances stay, as those of an entity that nobody created.
 type EntityDeleteRequest struct {
-	ID string `json:"entity"`
+	ID string `json:"entity" rule:"entity,required"`
 	// Orphan lets an entity go that has children, which keep it as their parent;
 	// without it they give the code has_children.
 	Orphan bool `json:"orphan,omitempty"`
@@ -79,7 +79,7 @@ type EntityDeleteReply struct {
 // EntityChildrenRequest asks for the entities whose parent it is, a page at a
 // time. The reply is an [EntityListReply].
 type EntityChildrenRequest struct {
-	ID string `json:"entity"`
+	ID string `json:"entity" rule:"entity,required"`
 	EntityListRequest
 }
 
@@ -88,7 +88,7 @@ type EntityListRequest struct {
 	// Cursor is that of the page before; empty for the first page.
 	Cursor string `json:"cursor,omitempty"`
 	// Limit bounds the entries of the page, up to MaxPage; 0 is DefaultPage.
-	Limit int64 `json:"limit,omitempty"`
+	Limit int64 `json:"limit,omitempty" rule:"page"`
 }
 
 // EntityListReply is one page. The last one has no cursor; others may hold fewer

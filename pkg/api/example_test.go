@@ -36,3 +36,20 @@ func ExampleParseLimit() {
 	// 20000 10000 60 <nil>
 	// tpm=10000/min:20000
 }
+
+func ExampleDecodeRequest() {
+	q, err := api.DecodeRequest[api.LimitsListRequest]([]byte(`{"resource":"gpt-4"}`))
+	fmt.Println(q.Resource, q.Limit, err)
+
+	_, err = api.DecodeRequest[api.LimitsListRequest]([]byte(`{"resource":"gpt-4","limit":0}`))
+	fmt.Println(err)
+	// Output:
+	// gpt-4 100 <nil>
+	// invalid_amount: limit: 0 must be a whole number from 1 to 1000
+}
+
+func ExampleWindow_Span() {
+	start, end := api.WindowDaily.Span(1772366400000)
+	fmt.Println(start, end)
+	// Output: 2026-03-01 00:00:00 +0000 UTC 2026-03-02 00:00:00 +0000 UTC
+}

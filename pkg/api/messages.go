@@ -13,10 +13,10 @@ const (
 // Limit is one limit of a bucket: it holds at most Capacity tokens and regains
 // RefillAmount of them, evenly, in each RefillPeriodSeconds.
 type Limit struct {
-	Name                string `json:"name"`
-	Capacity            int64  `json:"capacity"`
-	RefillAmount        int64  `json:"refill_amount"`
-	RefillPeriodSeconds int64  `json:"refill_period_seconds"`
+	Name                string `json:"name" rule:"limit_name,required"`
+	Capacity            int64  `json:"capacity" rule:"tokens,required"`
+	RefillAmount        int64  `json:"refill_amount" rule:"tokens,required"`
+	RefillPeriodSeconds int64  `json:"refill_period_seconds" rule:"seconds,required"`
 }
 
 // LimitStatus is how one limit of one bucket stands, in whole tokens.

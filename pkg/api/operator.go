@@ -48,7 +48,7 @@ type Namespace struct {
 // recover and purge are about. The reply is a [Namespace], a purge's a
 // [NamespacePurgeReply].
 type NamespaceRequest struct {
-	Name string `json:"name"`
+	Name string `json:"name" rule:"namespace,required"`
 }
 
 // NamespaceListRequest asks for the namespaces in the order of their names, a
@@ -57,7 +57,7 @@ type NamespaceListRequest struct {
 	// Cursor is that of the page before; empty for the first page.
 	Cursor string `json:"cursor,omitempty"`
 	// Limit bounds the entries of the page, up to MaxPage; 0 is DefaultPage.
-	Limit int64 `json:"limit,omitempty"`
+	Limit int64 `json:"limit,omitempty" rule:"page"`
 }
 
 // NamespaceListReply is one page. The last one has no cursor.
@@ -80,7 +80,7 @@ type NamespacePurgeReply struct {
 // NamespaceChange is broadcast on the config subject of OperatorNamespace when
 // a namespace was created, deleted, recovered or purged.
 type NamespaceChange struct {
-	Name string `json:"name"`
+	Name string `json:"name" rule:"namespace,required"`
 }
 
 // LeaseKeyState says what a lease signing key is used for.
@@ -108,4 +108,10 @@ type LeaseKey struct {
 // object, as is that of a rotation, whose reply is the next [LeaseKey].
 type LeaseKeyListReply struct {
 	Keys []LeaseKey `json:"keys"`
+}
+
+// DecodeNamespaceChange reads the payload of a broadcast on the config subject of
+// OperatorNamespace.
+func DecodeNamespaceChange(payload []byte) (NamespaceChange, error) {
+	return DecodeRequest[NamespaceChange](payload)
 }

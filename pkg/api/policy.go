@@ -14,11 +14,11 @@ const MaxAuditRetentionDays = 3650
 type PolicySetRequest struct {
 	LimitsTarget
 	// OnUnavailable is PolicyBlock, PolicyAllow or PolicyUnset.
-	OnUnavailable Policy `json:"on_unavailable,omitempty"`
+	OnUnavailable Policy `json:"on_unavailable,omitempty" rule:"policy_or_unset"`
 	// AuditRetentionDays says how long audit events of the namespace are kept,
 	// from 1 to MaxAuditRetentionDays days; 0 is the default again. The system
 	// level alone has it.
-	AuditRetentionDays *int64 `json:"audit_retention_days,omitempty"`
+	AuditRetentionDays *int64 `json:"audit_retention_days,omitempty" rule:"days"`
 }
 
 // PolicyGetRequest asks for the policies of one level. The reply is a
@@ -59,4 +59,11 @@ func (q PolicySetRequest) Check() error {
 		return Errorf(CodeInvalidPolicy, "audit_retention_days", "%d must be from 1 to %d days, or 0 for the default", *days, MaxAuditRetentionDays)
 	}
 	return nil
+}
+
+func checkPolicyOrUnset(s string) error {
+	if s == "" {
+		return Errorf(CodeInvalidPolicy, "", "leave the field out, or name %q, %q or %q", PolicyBlock, PolicyAllow, PolicyUnset)
+	}
+	return nil // PolicySetRequest.Check tells the others
 }

@@ -174,20 +174,27 @@ func within(name string, err error) error {
 	if !ok {
 		return err
 	}
+	e.Field = join(name, e.Field)
+	return e
+}
+
+// join puts the name of an object's member, or "[i]", before a path.
+func join(name, path string) string {
 	name = cut(name)
 	switch {
-	case e.Field == "":
-		e.Field = name
-	case e.Field[0] == '[':
-		e.Field = name + e.Field
-	default:
-		e.Field = name + "." + e.Field
+	case path == "":
+		return name
+	case path[0] == '[':
+		return name + path
 	}
-	return e
+	return name + "." + path
 }
 
 // unknown refuses a member of an object that has only the known ones.
 func unknown(known string) error {
+	if known == "" {
+		return Errorf(CodeUnknownField, "", "this verb takes no fields")
+	}
 	return Errorf(CodeUnknownField, "", "this request has no such field, but: %s", known)
 }
 
@@ -301,12 +308,15 @@ func (r *reader) integer(code Code, lowest, highest int64) (int64, error) {
 		return 0, r.wrongType("a number")
 	}
 	start := r.pos
-	whole, err := r.number()
-	if err != nil {
+	if err := r.number(); err != nil {
 		return 0, err
 	}
-	text := r.text[start:r.pos]
-	if !whole {
+	return wholeNumber(r.text[start:r.pos], code, lowest, highest)
+}
+
+// wholeNumber parses a JSON number of [lowest, highest], written in digits alone.
+func wholeNumber(text string, code Code, lowest, highest int64) (int64, error) {
+	if strings.ContainsAny(text, ".eE") {
 		return 0, Errorf(code, "", "%s must be a whole number, written in digits alone", cut(text))
 	}
 	v, err := strconv.ParseInt(text, 10, 64)
@@ -316,34 +326,31 @@ func (r *reader) integer(code Code, lowest, highest int64) (int64, error) {
 	return v, nil
 }
 
-// number consumes a number and says whether it is written as a whole one.
-func (r *reader) number() (whole bool, err error) {
+// number consumes a number.
+func (r *reader) number() error {
 	if r.pos < len(r.text) && r.text[r.pos] == '-' {
 		r.pos++
 	}
 	zero := r.pos < len(r.text) && r.text[r.pos] == '0'
 	if n := r.digits(); n == 0 || zero && n > 1 {
-		return false, r.malformed("a number without leading zeros")
+		return r.malformed("a number without leading zeros")
 	}
-	whole = true
 	if r.pos < len(r.text) && r.text[r.pos] == '.' {
 		r.pos++
-		whole = false
 		if r.digits() == 0 {
-			return false, r.malformed("a digit")
+			return r.malformed("a digit")
 		}
 	}
 	if r.pos < len(r.text) && r.text[r.pos]|0x20 == 'e' {
 		r.pos++
-		whole = false
 		if r.pos < len(r.text) && (r.text[r.pos] == '+' || r.text[r.pos] == '-') {
 			r.pos++
 		}
 		if r.digits() == 0 {
-			return false, r.malformed("a digit")
+			return r.malformed("a digit")
 		}
 	}
-	return whole, nil
+	return nil
 }
 
 // digits consumes digits and counts them.
@@ -369,7 +376,7 @@ func (r *reader) skip(depth int) error {
 	case c == '"':
 		_, err = r.str()
 	case c == '-' || '0' <= c && c <= '9':
-		_, err = r.number()
+		err = r.number()
 	default:
 		if !r.word("true") && !r.word("false") && !r.word("null") {
 			return r.malformed("a value")

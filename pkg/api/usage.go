@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"time"
 )
 
 // Window is how long the spans of time are that usage is summed up over. They
@@ -28,22 +29,39 @@ func (w Window) Check() error {
 	return Errorf(CodeInvalidWindow, "", "%s: the windows are %s, %s and %s", shown(string(w)), WindowHourly, WindowDaily, WindowMonthly)
 }
 
+// Span returns the span of the window that contains a moment, in Unix milliseconds: the
+// span's first moment, and the first moment after it.
+func (w Window) Span(atMs int64) (start, end time.Time) {
+	at := time.UnixMilli(atMs).UTC()
+	switch w {
+	case WindowDaily:
+		start = time.Date(at.Year(), at.Month(), at.Day(), 0, 0, 0, 0, time.UTC)
+		return start, start.AddDate(0, 0, 1)
+	case WindowMonthly:
+		start = time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC)
+		return start, start.AddDate(0, 1, 0)
+	case WindowHourly:
+	}
+	start = at.Truncate(time.Hour)
+	return start, start.Add(time.Hour)
+}
+
 // UsageRequest asks for what an entity used, a page at a time: the request of
 // VerbUsageList and of VerbUsageSummary.
 type UsageRequest struct {
-	Entity string `json:"entity"`
+	Entity string `json:"entity" rule:"entity"`
 	// Resource leaves the others out; empty: all.
-	Resource string `json:"resource,omitempty"`
+	Resource string `json:"resource,omitempty" rule:"resource"`
 	// Window is WindowHourly where it is empty.
-	Window Window `json:"window,omitempty"`
+	Window Window `json:"window,omitempty" rule:"window"`
 	// FromMs and ToMs leave out what ended before the one or began after the
 	// other, in Unix milliseconds; 0 is no bound.
-	FromMs int64 `json:"from_ms,omitempty"`
-	ToMs   int64 `json:"to_ms,omitempty"`
+	FromMs int64 `json:"from_ms,omitempty" rule:"time"`
+	ToMs   int64 `json:"to_ms,omitempty" rule:"time"`
 	// Cursor is that of the page before; empty for the first page.
 	Cursor string `json:"cursor,omitempty"`
 	// Limit bounds the snapshots of the page, up to MaxPage; 0 is DefaultPage.
-	Limit int64 `json:"limit,omitempty"`
+	Limit int64 `json:"limit,omitempty" rule:"page"`
 }
 
 // Check fails unless the request names an entity, a window and times in order.
@@ -172,30 +190,4 @@ func netSum(a, b int64) int64 {
 		return math.MinInt64
 	}
 	return a + b
-}
-
-// DecodeUsage reads the request of VerbUsageList or VerbUsageSummary. An absent
-// window becomes WindowHourly, an absent limit DefaultPage.
-func DecodeUsage(payload []byte) (UsageRequest, error) {
-	q := UsageRequest{Window: WindowHourly, Limit: DefaultPage}
-	err := decode(payload, func(r *reader, name string) (err error) {
-		switch name {
-		case "entity":
-			q.Entity, err = r.entity()
-		case "resource":
-			q.Resource, err = r.resource()
-		case "window":
-			var s string
-			s, err = r.checked(func(s string) error { return Window(s).Check() })
-			q.Window = Window(s)
-		case "from_ms", "to_ms":
-			return r.stretch(name, &q.FromMs, &q.ToMs)
-		case "cursor", "limit":
-			return r.page(name, &q.Cursor, &q.Limit)
-		default:
-			return unknown("entity, resource, window, from_ms, to_ms, cursor, limit")
-		}
-		return err
-	})
-	return finish(q, err, q.Check)
 }

@@ -214,47 +214,47 @@ func requireDecodes(t *testing.T, m *nats.Msg) {
 	case api.VerbStatus:
 		_, err = api.DecodeStatus(m.Data)
 	case api.VerbLimitsSet:
-		_, err = api.DecodeLimitsSet(m.Data)
+		_, err = api.DecodeRequest[api.LimitsSetRequest](m.Data)
 	case api.VerbLimitsGet:
-		_, err = api.DecodeLimitsGet(m.Data)
+		_, err = api.DecodeRequest[api.LimitsGetRequest](m.Data)
 	case api.VerbLimitsDelete:
-		_, err = api.DecodeLimitsDelete(m.Data)
+		_, err = api.DecodeRequest[api.LimitsDeleteRequest](m.Data)
 	case api.VerbLimitsList:
-		_, err = api.DecodeLimitsList(m.Data)
+		_, err = api.DecodeRequest[api.LimitsListRequest](m.Data)
 	case api.VerbLimitsResolve:
-		_, err = api.DecodeLimitsResolve(m.Data)
+		_, err = api.DecodeRequest[api.LimitsResolveRequest](m.Data)
 	case api.VerbEntityCreate:
-		_, err = api.DecodeEntityCreate(m.Data)
+		_, err = api.DecodeRequest[api.EntityCreateRequest](m.Data)
 	case api.VerbEntityGet:
-		_, err = api.DecodeEntityGet(m.Data)
+		_, err = api.DecodeRequest[api.EntityGetRequest](m.Data)
 	case api.VerbEntityUpdate:
-		_, err = api.DecodeEntityUpdate(m.Data)
+		_, err = api.DecodeRequest[api.EntityUpdateRequest](m.Data)
 	case api.VerbEntityDelete:
-		_, err = api.DecodeEntityDelete(m.Data)
+		_, err = api.DecodeRequest[api.EntityDeleteRequest](m.Data)
 	case api.VerbEntityChildren:
-		_, err = api.DecodeEntityChildren(m.Data)
+		_, err = api.DecodeRequest[api.EntityChildrenRequest](m.Data)
 	case api.VerbEntityList:
-		_, err = api.DecodeEntityList(m.Data)
+		_, err = api.DecodeRequest[api.EntityListRequest](m.Data)
 	case api.VerbAuditList:
-		_, err = api.DecodeAuditList(m.Data)
+		_, err = api.DecodeRequest[api.AuditListRequest](m.Data)
 	case api.VerbAuditShow:
-		_, err = api.DecodeAuditShow(m.Data)
+		_, err = api.DecodeRequest[api.AuditShowRequest](m.Data)
 	case api.VerbAuditVerify:
-		_, err = api.DecodeAuditVerify(m.Data)
+		_, err = api.DecodeRequest[api.AuditVerifyRequest](m.Data)
 	case api.VerbUsageList, api.VerbUsageSummary:
-		_, err = api.DecodeUsage(m.Data)
+		_, err = api.DecodeRequest[api.UsageRequest](m.Data)
 	case api.VerbBucketGet, api.VerbBucketReset:
-		_, err = api.DecodeBucket(m.Data)
+		_, err = api.DecodeRequest[api.BucketRequest](m.Data)
 	case api.VerbPolicySet:
-		_, err = api.DecodePolicySet(m.Data)
+		_, err = api.DecodeRequest[api.PolicySetRequest](m.Data)
 	case api.VerbPolicyGet:
-		_, err = api.DecodePolicyGet(m.Data)
+		_, err = api.DecodeRequest[api.PolicyGetRequest](m.Data)
 	case api.VerbNamespaceList:
-		_, err = api.DecodeNamespaceList(m.Data)
+		_, err = api.DecodeRequest[api.NamespaceListRequest](m.Data)
 	case api.VerbNamespaceCreate, api.VerbNamespaceGet, api.VerbNamespaceDelete, api.VerbNamespaceRecover, api.VerbNamespacePurge:
-		_, err = api.DecodeNamespaceRequest(m.Data)
+		_, err = api.DecodeRequest[api.NamespaceRequest](m.Data)
 	case api.VerbKeyList, api.VerbKeyRotate:
-		_, err = api.DecodeEmpty(m.Data)
+		_, err = api.DecodeRequest[struct{}](m.Data)
 	default:
 		t.Fatalf("the client has a verb %s that this test does not know", verb)
 	}

@@ -274,3 +274,12 @@ func listed(namespace string, table Key, sk string) Indexes {
 	}
 	return Indexes{GSI4: everything(namespace, table, sk)}
 }
+
+// usageStart is the format of [Usage.Start]. It sorts by time.
+const usageStart = "2006-01-02T15:04:05Z"
+
+// UsageStart formats the first moment of a span for [Usage.Start].
+func UsageStart(start time.Time) string { return start.UTC().Format(usageStart) }
+
+// ParseUsageStart parses the text of UsageStart.
+func ParseUsageStart(text string) (time.Time, error) { return time.Parse(usageStart, text) }

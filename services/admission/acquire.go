@@ -6,6 +6,7 @@ import (
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/bucket"
 	"github.com/tidegate/tidegate/pkg/keys"
+	"github.com/tidegate/tidegate/services/admission/lease"
 )
 
 // acquire serves an acquire of stored limits.
@@ -82,7 +83,7 @@ func (a *acquisition) admitted(res result) []byte {
 // admit implements replier: the lease covers all levels.
 func (a *acquisition) admit(levels []*result) {
 	reply := &api.AcquireReply{Allowed: true}
-	held := make([]leaseLevel, 0, len(levels))
+	held := make([]lease.Level, 0, len(levels))
 	var at bucket.Instant
 	for _, level := range levels {
 		at = max(at, level.now)
@@ -125,10 +126,8 @@ func (a *acquisition) undecided(res result) {
 }
 
 // seal makes the token of a lease over levels.
-func (a *acquisition) seal(at bucket.Instant, levels []leaseLevel) (string, error) {
-	return a.service.keyring.signing().seal(&lease{
-		ID: a.service.nonces.next(), Epoch: a.service.epochs.Current(), Number: 1, Namespace: a.namespaceID, At: at, Levels: levels,
-	})
+func (a *acquisition) seal(at bucket.Instant, levels []lease.Level) (string, error) {
+	return a.service.leases.Issue(a.namespaceID, at, levels)
 }
 
 // encode makes the body of a reply in a single allocation: a status of an ordinary name

@@ -106,7 +106,7 @@ func TestSettlementsThatDoNotEndAreBounded(t *testing.T) {
 	for name, begin := range map[string]func(n *node) (end func()){
 		"records of unknown outcome": func(n *node) func() {
 			var back atomic.Bool
-			n.records = &faultyRecords{recordStore: n.records, reads: fine, writes: func() error {
+			n.leases.Records = &faultyRecords{Records: n.leases.Records, reads: fine, writes: func() error {
 				if back.Load() {
 					return nil
 				}

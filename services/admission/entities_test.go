@@ -75,8 +75,8 @@ func TestAuditEventsSayWhoAsked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			n := w.node(t, Tuning{})
-			n.trustInfo = c.trusted // before the first request
+			w.trusts = c.trusted
+			w.node(t, Tuning{})
 			nc := w.nats.Connect(t)
 			m := nats.NewMsg(api.Subject(api.DefaultNamespace, api.VerbEntityCreate))
 			m.Data = []byte(`{"entity":"acme"}`)

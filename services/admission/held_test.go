@@ -15,6 +15,13 @@ import (
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/bucket"
 	"github.com/tidegate/tidegate/pkg/keys"
+	"github.com/tidegate/tidegate/services/admission/lease"
+)
+
+const (
+	recordsStream  = "KV_TIDEGATE_LEASES"
+	recordSubject  = "$KV.TIDEGATE_LEASES."
+	signatureBytes = 16 // at the end of a token
 )
 
 // seen holds the leases that tests of the package were given, by namespace and id:
@@ -27,7 +34,7 @@ func noteLease(reply []byte) {
 	if err != nil || len(raw) < 1+table.SigningKeyIDBytes+signatureBytes {
 		return
 	}
-	l := new(lease)
+	l := new(lease.Lease)
 	if cbor.Unmarshal(raw[1+table.SigningKeyIDBytes:len(raw)-signatureBytes], l) == nil && l.Number == 1 {
 		seen.LoadOrStore(l.Namespace+"."+l.ID, l)
 	}
@@ -56,15 +63,21 @@ func (w *world) checkHeld(t *testing.T) {
 	}
 	held := map[keys.Bucket]map[string]int64{}
 	seen.Range(func(key, value any) bool {
-		l := value.(*lease) //nolint:forcetypeassert // nothing else is stored
+		l := value.(*lease.Lease) //nolint:forcetypeassert // nothing else is stored
 		if l.Namespace != w.ns {
 			return true
 		}
-		tokens := unsettled(l, settling{number: 1}).Held
+		tokens := make([][]int64, len(l.Levels)) // until a record says otherwise, it holds all that was spent
+		for i, level := range l.Levels {
+			for _, h := range level.Held {
+				tokens[i] = append(tokens[i], h.Tokens)
+			}
+		}
 		if m, err := stream.GetLastMsgForSubject(ctx, recordSubject+key.(string)); err == nil { //nolint:forcetypeassert // as above
-			var r record
-			require.NoError(t, cbor.Unmarshal(m.Data, &r))
-			tokens = r.Held
+			var record []cbor.RawMessage
+			require.NoError(t, cbor.Unmarshal(m.Data, &record))
+			tokens = nil
+			require.NoError(t, cbor.Unmarshal(record[0], &tokens))
 		}
 		for i, level := range l.Levels {
 			b := keys.Bucket{Namespace: l.Namespace, Entity: level.Entity, Resource: level.Resource}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidegate/tidegate/engine/fault"
 	"github.com/tidegate/tidegate/pkg/api"
+	"github.com/tidegate/tidegate/services/admission/lease"
 )
 
 // hurried is a caller whose time hardly suffices. It bounds what its buckets may have
@@ -87,7 +88,7 @@ func TestMixedSettlementsOfHurriedCallers(t *testing.T) {
 			const capacity = 1_000_000
 			w.setLimits(t, api.LimitsTarget{Resource: "gpt-4"}, perDay("rpm", capacity), perDay("tpm", capacity))
 			var nodes []*node
-			var reliable []recordStore
+			var reliable []lease.Records
 			for i := range uint64(2) {
 				n := w.nodeWith(t, Tuning{StoreTimeout: 100 * time.Millisecond}, fault.Options{Seed: seed + i, Latency: fault.Uniform(0, 8*time.Millisecond)})
 				random := sync.OnceValue(func() *rand.Rand { return rand.New(rand.NewPCG(seed, 100+i)) })
@@ -102,8 +103,8 @@ func TestMixedSettlementsOfHurriedCallers(t *testing.T) {
 						return nil
 					}
 				}
-				nodes, reliable = append(nodes, n), append(reliable, n.records)
-				n.records = &faultyRecords{recordStore: n.records, writes: strike(errNotStored, errUnacknowledged), reads: strike(errors.New("no answer"))}
+				nodes, reliable = append(nodes, n), append(reliable, n.leases.Records)
+				n.leases.Records = &faultyRecords{Records: n.leases.Records, writes: strike(lease.ErrNotStored, errUnacknowledged), reads: strike(errors.New("no answer"))}
 				faults := []fault.Fault{fault.Throttling(), {Kind: fault.Unreachable}, fault.InternalError(), fault.InternalErrorAfter(), {Kind: fault.ReplyLost}}
 				n.faults.Match(func(op string, _ []byte) fault.Fault {
 					mu.Lock()
@@ -135,7 +136,7 @@ func TestMixedSettlementsOfHurriedCallers(t *testing.T) {
 			}
 			for i, n := range nodes {
 				require.Eventually(t, func() bool { return n.unsettled.Load() == 0 }, patience, tickle, "settlements that never end")
-				n.records = reliable[i]
+				n.leases.Records = reliable[i]
 			}
 			nc := w.nats.Connect(t)
 			var certain, given, doubtful [2]int64

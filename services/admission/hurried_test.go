@@ -16,7 +16,7 @@ func (n *node) heldRecords(t *testing.T) (sent <-chan struct{}, letGo func()) {
 	arrived, gate := make(chan struct{}), make(chan struct{})
 	first := make(chan struct{}, 1)
 	first <- struct{}{}
-	n.records = &faultyRecords{recordStore: n.records, reads: fine, writes: func() error {
+	n.leases.Records = &faultyRecords{Records: n.leases.Records, reads: fine, writes: func() error {
 		select {
 		case <-first:
 			close(arrived)

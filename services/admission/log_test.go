@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/engine/fault"
-	signingkeys "github.com/tidegate/tidegate/internal/keyring"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 )
@@ -244,7 +244,7 @@ func TestLogsHoldNoSecrets(t *testing.T) {
 			require.NotContains(t, said, token[from:from+24], "a part of a lease")
 		}
 	}
-	keys, err := signingkeys.Ensure(t.Context(), w.client, w.table, table.LeaseKeys, func() (time.Time, error) { return w.now(), nil })
+	keys, err := store.EnsureSigningKeys(t.Context(), w.client, w.table, table.LeaseKeys, func() (time.Time, error) { return w.now(), nil })
 	require.NoError(t, err)
 	require.NotEmpty(t, keys)
 	for _, k := range keys {

@@ -61,7 +61,7 @@ func (n *node) give(w *world, entity string, spent result, amounts api.Amounts, 
 		key := w.bucketKey(entity)
 		key.Shard = part.Shard
 		var settled api.Amounts
-		for _, a := range part.all() {
+		for _, a := range part.Refund() {
 			settled = append(settled, api.Amount{Name: a.Name, Tokens: -a.Tokens * factor})
 		}
 		switch {

@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
-	"github.com/tidegate/tidegate/internal/admin"
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
@@ -210,7 +210,7 @@ func (s *Service) route(verb api.Verb) func(*request) {
 		return func(r *request) { s.apart(r, func(ctx context.Context) { s.release(ctx, r) }) }
 	case verb == api.VerbStatus:
 		return func(r *request) { s.apart(r, func(ctx context.Context) { s.status(ctx, r) }) }
-	case s.admin.Serves(verb):
+	case s.control != nil && s.control.Serves(verb):
 		return func(r *request) { s.apart(r, func(ctx context.Context) { s.administer(ctx, r) }) }
 	}
 	return nil
@@ -228,10 +228,9 @@ func (s *Service) apart(r *request, work func(context.Context)) {
 
 // administer serves the admin verbs.
 func (s *Service) administer(ctx context.Context, r *request) {
-	ns := admin.Namespace{Name: r.namespace, ID: r.namespaceID, By: admin.PrincipalOf(r.info, s.trustInfo)}
-	reply, err := s.admin.Handle(ctx, ns, r.verb, r.body)
-	if err != nil {
-		r.refuse(s.storeError(ctx, "serve "+string(r.verb), err))
+	reply, refusal := s.control.Serve(ctx, config.AdminRequest{Namespace: r.namespace, NamespaceID: r.namespaceID, Info: r.info, Verb: r.verb, Body: r.body})
+	if refusal != nil {
+		r.refuse(refusal)
 		return
 	}
 	r.respond(reply)

@@ -11,47 +11,45 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/tidegate/tidegate/internal/admin"
-	"github.com/tidegate/tidegate/internal/archive"
-	"github.com/tidegate/tidegate/internal/audit"
-	"github.com/tidegate/tidegate/internal/capacity"
 	"github.com/tidegate/tidegate/internal/config"
-	"github.com/tidegate/tidegate/internal/leasekey"
 	"github.com/tidegate/tidegate/internal/requestlog"
-	"github.com/tidegate/tidegate/internal/rollback"
-	"github.com/tidegate/tidegate/internal/schema"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/store"
-	"github.com/tidegate/tidegate/internal/trail"
-	"github.com/tidegate/tidegate/internal/usage"
+	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/events"
+	"github.com/tidegate/tidegate/services/admission/lease"
 )
 
 // Config is what an admission node needs. Zero values of the sizes and times
 // mean the defaults.
 type Config struct {
 	NATS     *nats.Conn // the service's own: it is drained and closed when Run ends
-	DynamoDB aws.Config
+	DynamoDB aws.Config // its clients set Clock: see store.Clocked
 	Table    string
-	Clock    store.ClockSource
+	Clock    *store.Clock
 	Log      *slog.Logger
 	Metrics  prometheus.Registerer
 	Version  string // semantic, as NATS micro wants it
 	Tuning   Tuning
-	// Archive is where audit events are that have left the table; nil: nowhere. It
-	// stays open when Run ends.
-	Archive *archive.Archive
-	// TrustRequestInfo: callers cannot write the header that says who they are,
-	// because they all come through service imports of NATS.
-	TrustRequestInfo bool
+	Control  Control // nil: the node serves no admin verbs
 	// Traces makes spans of requests and of what is asked of the store for them;
 	// nil: there are no spans, and it costs nothing.
 	Traces trace.TracerProvider
+}
+
+// Control is the control plane: it serves the admin verbs of a node, on the node's
+// table. It is safe for concurrent use.
+type Control interface {
+	// Serves reports whether Serve knows a verb.
+	Serves(v api.Verb) bool
+	// Serve answers a request with the body of the reply, or with the refusal.
+	Serve(ctx context.Context, q config.AdminRequest) ([]byte, *api.Error)
+	// Check returns an error if the node must not start.
+	Check(ctx context.Context) error
 }
 
 // Tuning holds the sizes and times of a node.
@@ -68,10 +66,8 @@ type Tuning struct {
 }
 
 const (
-	bucketShare     = 4 // a bucket may hold a quarter of the queue
-	maxStoreCall    = 900 * time.Millisecond
-	recordRetention = 2 // lease records are kept for that many credit windows,
-	minRetention    = time.Minute
+	bucketShare  = 4 // a bucket may hold a quarter of the queue
+	maxStoreCall = 900 * time.Millisecond
 	// lingerTime is how long a node that stops still listens. A NATS server that
 	// matched a request to the group before the node's successor was there may
 	// deliver it only now; without anybody it would say that there is no responder.
@@ -105,18 +101,14 @@ type Service struct {
 	version    string
 	router     *router
 	namespaces *config.NamespaceCache
-	admin      *admin.Admin
-	keyring    *keyring
-	epochs     *rollback.Epochs // of the lease records
-	records    recordStore      // set by Run before the first request
-	recent     *lru.Cache[string, recordVersion]
+	control    Control          // nil: the node serves no admin verbs
+	client     *dynamodb.Client // retries by itself; not for writes of buckets
+	leases     *lease.Desk      // set by Run before the first request
 	registerer prometheus.Registerer
 	tuning     Tuning
-	trustInfo  bool
-	archive    *archive.Archive // nil: none
-	pending    atomic.Int64     // requests not yet answered
-	requests   sync.WaitGroup   // the same, to wait for
-	news       news             // of configuration
+	pending    atomic.Int64   // requests not yet answered
+	requests   sync.WaitGroup // the same, to wait for
+	news       news           // of configuration
 	abortWork  context.CancelFunc
 	ready      chan struct{}
 	following  atomic.Bool // the change feed
@@ -132,66 +124,39 @@ func New(cfg Config) (*Service, error) {
 		return nil, fmt.Errorf("admission metrics: %w", err)
 	}
 	tuning := cfg.Tuning.withDefaults()
-	recent, err := lru.New[string, recordVersion](recentRecords)
+	truth := newStore(cfg.DynamoDB, cfg.Table, tuning.StoreTimeout, cfg.Clock, m)
+	namespaces, err := config.NewNamespaceCache(config.NewNamespaces(truth.client, cfg.Table), cfg.Clock.Mono)
 	if err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
-	}
-	clock := store.NewClock(cfg.Clock)
-	watched, err := store.Watch(cfg.DynamoDB, store.WatchOptions{Service: "admission", Metrics: cfg.Metrics, Mono: clock.Mono})
-	if err != nil {
-		return nil, fmt.Errorf("admission: %w", err)
-	}
-	watched.HTTPClient = clock.Watch(cfg.DynamoDB.HTTPClient)
-	client := dynamodb.NewFromConfig(watched)
-	registry := config.NewNamespaces(client, cfg.Table)
-	truth := newStore(watched, cfg.Table, tuning.StoreTimeout, clock, m)
-	namespaces, err := config.NewNamespaceCache(config.NewNamespaces(truth.client, cfg.Table), clock.Mono)
-	if err != nil {
-		return nil, fmt.Errorf("admission: %w", err)
-	}
-	lines := requestlog.Wrap(cfg.Log)
-	log := audit.NewLog(client, cfg.Table, clock.Time)
-	stored := config.NewLimitStore(client, cfg.Table, log)
-	stores := admin.Stores{
-		Limits: stored, Trail: trail.New(log, cfg.Archive),
-		Entities:   config.NewEntityStore(client, cfg.Table, log),
-		Namespaces: config.NewNamespaceOperator(registry, log, clock.Time),
-		Keys:       leasekey.NewKeys(client, cfg.Table, log, clock.Time),
-		Capacity:   capacity.NewStore(client, cfg.Table, clock.Now),
-		Usage:      usage.NewStore(client, cfg.Table),
 	}
 	s := &Service{
 		nats:       cfg.NATS,
 		table:      cfg.Table,
 		version:    cfg.Version,
-		keyring:    newKeyring(client, cfg.Table, clock),
-		epochs:     rollback.NewEpochs(client, cfg.Table),
-		recent:     recent,
+		client:     dynamodb.NewFromConfig(cfg.DynamoDB),
 		registerer: cfg.Metrics,
 		namespaces: namespaces,
 		tuning:     tuning,
-		trustInfo:  cfg.TrustRequestInfo,
-		archive:    cfg.Archive,
+		control:    cfg.Control,
 		ready:      make(chan struct{}),
 	}
-	settings, err := newSettingsSource(config.NewLimitStore(truth.client, cfg.Table, log), &s.news)
+	settings, err := newSettingsSource(config.NewLimitStore(truth.client, cfg.Table, nil), &s.news) // it is only read
 	if err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
 	}
 	s.env = &env{
-		store: truth, settings: settings, clock: clock, pool: new(workerPool), nonces: newNonces(), metrics: m, log: lines,
+		store: truth, settings: settings, clock: cfg.Clock, pool: new(workerPool), nonces: newNonces(), metrics: m,
+		log:   requestlog.Wrap(cfg.Log),
 		batch: tuning.Batch, share: tuning.Queue / bucketShare, unsettled: new(atomic.Int64),
 	}
 	s.abort, s.abortWork = context.WithCancel(context.Background())
 	if cfg.Traces != nil {
 		s.tracer = cfg.Traces.Tracer(scope)
 	}
-	trees := shards.NewStore(truth.client, cfg.Table, clock.Now, s.nonces.next)
+	trees := shards.NewStore(truth.client, cfg.Table, cfg.Clock.Now, s.nonces.next)
 	if s.router, err = newRouter(s.env, trees, tuning.Remember, cfg.NATS.Publish); err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
 	}
-	stores.Shards = shards.NewOperator(trees, log)
-	s.admin = admin.New(stores, cfg.NATS.Publish, lines)
 	if err := s.gauges(cfg.Metrics); err != nil {
 		return nil, fmt.Errorf("admission metrics: %w", err)
 	}
@@ -210,23 +175,19 @@ func (s *Service) Run(ctx context.Context) error {
 	if err := s.prepare(ctx); err != nil {
 		return err
 	}
-	guard, stopGuard, err := s.guardRecords(ctx)
-	if err != nil {
-		return err
-	}
 	f, err := newFollower(s)
 	if err != nil {
-		stopGuard()
+		s.leases.Stop()
 		return err
 	}
 	l, err := s.listen()
 	if err != nil {
-		stopGuard()
+		s.leases.Stop()
 		return err
 	}
 	following, stopFollowing := context.WithCancel(ctx)
 	defer stopFollowing()
-	s.pool.Go(func() { s.keyring.follow(following, s.log) })
+	s.pool.Go(func() { s.leases.Follow(following) })
 	followed := make(chan struct{})
 	go func() { defer close(followed); f.run(following) }()
 	s.pool.Go(func() { s.router.reportLoads(following, s.tuning.LoadEvery) })
@@ -238,49 +199,32 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	stopFollowing()
 	<-followed
-	return errors.Join(err, s.drain(l, func() int { return f.subscriptions() + guard.Subscriptions() }, stopGuard))
+	return errors.Join(err, s.drain(l, func() int { return f.subscriptions() + s.leases.Subscriptions() }))
 }
 
 // prepare brings what requests rely on: the table, the clock's first bound, the
 // signing keys and the lease records.
 func (s *Service) prepare(ctx context.Context) error {
-	if err := schema.Refuse(ctx, s.keyring.client, s.table); errors.Is(err, schema.ErrTooNew) {
-		return err
-	} else if err != nil {
-		return fmt.Errorf("admission: is the table %q there (tidegate table create)? %w", s.table, err)
+	if s.control != nil {
+		if err := s.control.Check(ctx); err != nil {
+			return fmt.Errorf("admission: %w", err)
+		}
 	}
-	if err := s.keyring.load(ctx); err != nil {
-		return fmt.Errorf("admission: %w", err)
-	}
-	if err := s.checkArchive(ctx); err != nil {
+	var err error
+	s.leases, err = lease.Open(ctx, lease.Config{
+		NATS: s.nats, DynamoDB: s.client, Table: s.table, Clock: s.clock, Log: s.log, Metrics: s.registerer, Nonce: s.nonces.next,
+		Replicas: s.tuning.LeaseReplicas, CreditWindow: s.tuning.CreditWindow, WriteTimeout: s.tuning.StoreTimeout,
+	})
+	if err != nil {
 		return fmt.Errorf("admission: %w", err)
 	}
 	return nil
 }
 
-// archiveTimeout bounds how long a node waits for the archive at its start.
-const archiveTimeout = 10 * time.Second
-
-// checkArchive refuses an archive that cannot be read. An outage of it is no reason to
-// admit nobody.
-func (s *Service) checkArchive(ctx context.Context) error {
-	if s.archive == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, archiveTimeout)
-	defer cancel()
-	err := s.archive.CheckReadable(ctx)
-	if errors.Is(err, archive.ErrUnreachable) {
-		s.log.WarnContext(ctx, "audit events that have left the table cannot be shown for now", "error", err)
-		return nil
-	}
-	return err
-}
-
 // drain ends the node without losing an answer. It hears of changed configuration
 // to the end, from subscriptions of its own: more tells how many. The lease records'
 // guard writes what requests under way need, and stops after them.
-func (s *Service) drain(l *listener, more func() int, stopGuard func()) error {
+func (s *Service) drain(l *listener, more func() int) error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.tuning.DrainTimeout)
 	defer cancel()
 	linger := time.NewTimer(lingerTime)
@@ -303,7 +247,7 @@ func (s *Service) drain(l *listener, more func() int, stopGuard func()) error {
 		s.abortWork()
 		<-answered
 	}
-	stopGuard()
+	s.leases.Stop()
 	if errors.Is(errStop, errAway) {
 		s.log.Warn("stopped while NATS was away: callers may not have got the last answers")
 		return nil

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tidegate/tidegate/engine/fault"
 	"github.com/tidegate/tidegate/pkg/api"
+	"github.com/tidegate/tidegate/services/admission/lease"
 )
 
 const whole = `{"entity":"api-key-123","resource":"gpt-4","consume":{"rpm":1,"tpm":1000}}`
@@ -242,16 +243,16 @@ func TestLargeDebitsAndTheirReleasesFillNoBucket(t *testing.T) {
 		}
 		for spend(100) != "" {
 		}
-		for _, lease := range []*string{&a, &b} {
-			m := send(t, nc, api.VerbAdjust, adjustBody(*lease, fmt.Sprintf(`{"tpm":%d}`, int64(api.MaxAmount))), patience)
+		for _, token := range []*string{&a, &b} {
+			m := send(t, nc, api.VerbAdjust, adjustBody(*token, fmt.Sprintf(`{"tpm":%d}`, int64(api.MaxAmount))), patience)
 			if m.Header.Get(api.HeaderErrorCode) == "" {
-				*lease = leaseOf(m.Data)
+				*token = leaseOf(m.Data)
 				net += api.MaxAmount
 			}
 		}
-		for _, lease := range []string{a, b} {
+		for _, token := range []string{a, b} {
 			before := w.item(t, "child", "gpt-4").Find("tpm").Consumed
-			ask[api.ReleaseReply](t, nc, api.VerbRelease, releaseBody(lease))
+			ask[api.ReleaseReply](t, nc, api.VerbRelease, releaseBody(token))
 			net -= (before - w.item(t, "child", "gpt-4").Find("tpm").Consumed) / 1000
 		}
 		require.LessOrEqual(t, net, int64(1001), "P1: 1000 a day")
@@ -261,30 +262,30 @@ func TestLargeDebitsAndTheirReleasesFillNoBucket(t *testing.T) {
 
 // faultyRecords strikes writes and reads of lease records.
 type faultyRecords struct {
-	recordStore
-	writes func() error // nil: stored and said so; errNotStored: not stored; any other: stored, and not said so
+	lease.Records
+	writes func() error // nil: stored and said so; lease.ErrNotStored: not stored; any other: stored, and not said so
 	reads  func() error
 }
 
 var errUnacknowledged = errors.New("the acknowledgement was lost")
 
-func (f *faultyRecords) write(ctx context.Context, key string, rec *record, expected uint64) (uint64, int64, error) {
+func (f *faultyRecords) Write(ctx context.Context, key string, rec *lease.Record, expected uint64) (uint64, int64, error) {
 	fault := f.writes()
-	if errors.Is(fault, errNotStored) {
+	if errors.Is(fault, lease.ErrNotStored) {
 		return 0, 0, fault
 	}
-	revision, epoch, err := f.recordStore.write(ctx, key, rec, expected)
+	revision, epoch, err := f.Records.Write(ctx, key, rec, expected)
 	if err == nil && fault != nil {
 		return 0, 0, fault
 	}
 	return revision, epoch, err
 }
 
-func (f *faultyRecords) read(ctx context.Context, key string) (recordVersion, error) {
+func (f *faultyRecords) Read(ctx context.Context, key string) (lease.Version, error) {
 	if err := f.reads(); err != nil {
-		return recordVersion{}, err
+		return lease.Version{}, err
 	}
-	return f.recordStore.read(ctx, key)
+	return f.Records.Read(ctx, key)
 }
 
 func fine() error { return nil }
@@ -310,18 +311,18 @@ func TestSettlementsThroughEveryFaultOfTheirRecords(t *testing.T) {
 		held         bool  // a release gives the debit back
 	}{
 		{"credit, stored", `{"tpm":-100}`, nil, 400, true},
-		{"credit, not stored", `{"tpm":-100}`, []error{errNotStored}, 400, true},
-		{"credit, long not stored", `{"tpm":-100}`, slices.Repeat([]error{errNotStored}, 15), 400, true},
+		{"credit, not stored", `{"tpm":-100}`, []error{lease.ErrNotStored}, 400, true},
+		{"credit, long not stored", `{"tpm":-100}`, slices.Repeat([]error{lease.ErrNotStored}, 15), 400, true},
 		{"credit, unacknowledged", `{"tpm":-100}`, []error{errUnacknowledged}, 400, true},
 		{"credit, unacknowledged twice", `{"tpm":-100}`, []error{errUnacknowledged, errUnacknowledged}, 400, true},
-		{"mixed, not stored", `{"rpm":1,"tpm":-100}`, []error{errNotStored}, 400, true},
+		{"mixed, not stored", `{"rpm":1,"tpm":-100}`, []error{lease.ErrNotStored}, 400, true},
 		{"mixed, unacknowledged", `{"rpm":1,"tpm":-100}`, []error{errUnacknowledged}, 400, true},
-		{"mixed, its end not stored", `{"rpm":1,"tpm":-100}`, []error{nil, errNotStored}, 400, true},
+		{"mixed, its end not stored", `{"rpm":1,"tpm":-100}`, []error{nil, lease.ErrNotStored}, 400, true},
 		{"mixed, its end unacknowledged", `{"rpm":1,"tpm":-100}`, []error{nil, errUnacknowledged}, 400, true},
 		{"debit, stored", `{"tpm":100}`, nil, 600, true},
 		{"debit, its end unacknowledged", `{"tpm":100}`, []error{nil, errUnacknowledged}, 600, true},
-		{"debit, its end not stored", `{"tpm":100}`, []error{nil, errNotStored}, 600, false},
-		{"debit, not stored", `{"tpm":100}`, []error{errNotStored}, 600, false},
+		{"debit, its end not stored", `{"tpm":100}`, []error{nil, lease.ErrNotStored}, 600, false},
+		{"debit, not stored", `{"tpm":100}`, []error{lease.ErrNotStored}, 600, false},
 		{"debit, unacknowledged", `{"tpm":100}`, []error{errUnacknowledged}, 600, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -329,9 +330,9 @@ func TestSettlementsThroughEveryFaultOfTheirRecords(t *testing.T) {
 			w := tpmWorld(t)
 			n := w.node(t, Tuning{StoreTimeout: 50 * time.Millisecond})
 			nc := w.nats.Connect(t)
-			lease := acquire(t, nc, tokens500).Lease
-			n.records = &faultyRecords{recordStore: n.records, writes: inTurn(c.writes...), reads: fine}
-			m := send(t, nc, api.VerbAdjust, adjustBody(lease, c.deltas), patience)
+			token := acquire(t, nc, tokens500).Lease
+			n.leases.Records = &faultyRecords{Records: n.leases.Records, writes: inTurn(c.writes...), reads: fine}
+			m := send(t, nc, api.VerbAdjust, adjustBody(token, c.deltas), patience)
 			require.Empty(t, m.Header.Get(api.HeaderErrorCode), string(m.Data))
 			require.Equal(t, c.consumed, w.consumed(t, "tpm"))
 			require.True(t, ask[api.ReleaseReply](t, nc, api.VerbRelease, releaseBody(leaseOf(m.Data))).Released)
@@ -350,19 +351,19 @@ func TestSettlementsWithoutRecords(t *testing.T) {
 	w := tpmWorld(t)
 	n := w.node(t, Tuning{})
 	nc := w.nats.Connect(t)
-	lease := acquire(t, nc, `{"entity":"api-key-123","resource":"gpt-4","consume":{"tpm":100}}`).Lease
-	reachable := n.records
-	away := func() error { return errNotStored }
-	n.records = &faultyRecords{recordStore: reachable, writes: away, reads: func() error { return errUnacknowledged }}
-	more := ask[api.AdjustReply](t, nc, api.VerbAdjust, adjustBody(lease, `{"tpm":50}`))
-	require.Equal(t, lease, more.Lease, "nothing of the debit can be given back")
+	token := acquire(t, nc, `{"entity":"api-key-123","resource":"gpt-4","consume":{"tpm":100}}`).Lease
+	reachable := n.leases.Records
+	away := func() error { return lease.ErrNotStored }
+	n.leases.Records = &faultyRecords{Records: reachable, writes: away, reads: func() error { return errUnacknowledged }}
+	more := ask[api.AdjustReply](t, nc, api.VerbAdjust, adjustBody(token, `{"tpm":50}`))
+	require.Equal(t, token, more.Lease, "nothing of the debit can be given back")
 	require.EqualValues(t, 150, w.consumed(t, "tpm"))
-	require.Equal(t, api.CodeUnavailable, refused(t, nc, api.VerbAdjust, adjustBody(lease, `{"rpm":1,"tpm":-40}`), time.Second).Code)
-	require.Equal(t, api.CodeUnavailable, refused(t, nc, api.VerbRelease, releaseBody(lease), time.Second).Code)
+	require.Equal(t, api.CodeUnavailable, refused(t, nc, api.VerbAdjust, adjustBody(token, `{"rpm":1,"tpm":-40}`), time.Second).Code)
+	require.Equal(t, api.CodeUnavailable, refused(t, nc, api.VerbRelease, releaseBody(token), time.Second).Code)
 	require.EqualValues(t, 150, w.consumed(t, "tpm"), "never half done")
 	require.EqualValues(t, 0, w.consumed(t, "rpm"))
-	n.records = reachable
-	require.True(t, ask[api.ReleaseReply](t, nc, api.VerbRelease, releaseBody(lease)).Released)
+	n.leases.Records = reachable
+	require.True(t, ask[api.ReleaseReply](t, nc, api.VerbRelease, releaseBody(token)).Released)
 	require.EqualValues(t, 50, w.consumed(t, "tpm"))
 }
 
@@ -372,13 +373,13 @@ func TestASettlementWaitsForAnotherOfItsLease(t *testing.T) {
 	w := tpmWorld(t)
 	n := w.node(t, Tuning{StoreTimeout: maxStoreCall})
 	nc := w.nats.Connect(t)
-	lease := acquire(t, nc, tokens500).Lease
+	token := acquire(t, nc, tokens500).Lease
 	sent, release := n.hold(t, fault.Fault{})
-	debit := adjustBody(lease, `{"tpm":100}`)
+	debit := adjustBody(token, `{"tpm":100}`)
 	first := sendAs(t, nc, api.VerbAdjust, "", debit)
 	<-sent
 	require.Equal(t, api.CodeDeadlineExceeded, refused(t, nc, api.VerbAdjust, debit, 100*time.Millisecond).Code)
-	require.Equal(t, api.CodeDeadlineExceeded, refused(t, nc, api.VerbRelease, releaseBody(lease), 100*time.Millisecond).Code)
+	require.Equal(t, api.CodeDeadlineExceeded, refused(t, nc, api.VerbRelease, releaseBody(token), 100*time.Millisecond).Code)
 	second := sendAs(t, nc, api.VerbAdjust, "", debit)
 	release()
 	a, b := replyTo(t, first), replyTo(t, second)
@@ -387,25 +388,39 @@ func TestASettlementWaitsForAnotherOfItsLease(t *testing.T) {
 	require.EqualValues(t, 600, w.consumed(t, "tpm"))
 }
 
+// stuckRecords stores a record, says so to the test, and answers only when the node
+// aborts its work.
+type stuckRecords struct {
+	lease.Records
+	stored chan struct{}
+}
+
+func (s *stuckRecords) Write(ctx context.Context, key string, rec *lease.Record, expected uint64) (uint64, int64, error) {
+	if _, _, err := s.Records.Write(ctx, key, rec, expected); err != nil {
+		return 0, 0, err
+	}
+	close(s.stored)
+	<-ctx.Done()
+	return 0, 0, ctx.Err()
+}
+
 // A node dies between the record and the debits: once its time is over, a repeat writes
-// what is left, and gives the credit to nobody a second time.
+// the debits that are left, and gives the credit no second time.
 func TestANodeDiesWithinASettlement(t *testing.T) {
 	w := tpmWorld(t)
-	n := w.node(t, Tuning{StoreTimeout: 20 * time.Millisecond})
+	dies := w.node(t, Tuning{StoreTimeout: 500 * time.Millisecond, DrainTimeout: 100 * time.Millisecond})
 	nc := w.nats.Connect(t)
-	lease := acquire(t, nc, tokens500).Lease
-	l, err := n.keyring.open(t.Context(), lease)
-	require.NoError(t, err)
-	deltas := api.Amounts{{Name: "rpm", Tokens: 1}, {Name: "tpm", Tokens: -100}}
-	op := settling{number: 1, hash: settlementHash(api.VerbAdjust, deltas), deltas: deltas}
-	now, err := n.clock.Now()
-	require.NoError(t, err)
-	begun := decide(l, op, nil, now, n.settleTime())
-	require.Equal(t, rulingWrite, begun.ruling)
-	_, _, err = n.records.write(t.Context(), l.Namespace+"."+l.ID, &begun.record, 0)
-	require.NoError(t, err)
+	token := acquire(t, nc, tokens500).Lease
+	mixed := adjustBody(token, `{"rpm":1,"tpm":-100}`)
+	stuck := &stuckRecords{dies.leases.Records, make(chan struct{})}
+	dies.leases.Records = stuck
+	sendAs(t, nc, api.VerbAdjust, "", mixed)
+	<-stuck.stored
+	require.NoError(t, dies.stop())
+	require.EqualValues(t, 1, w.consumed(t, "rpm"))
+	require.EqualValues(t, 500, w.consumed(t, "tpm"))
 
-	mixed := adjustBody(lease, `{"rpm":1,"tpm":-100}`)
+	w.node(t, Tuning{StoreTimeout: 500 * time.Millisecond})
 	require.Equal(t, api.CodeDeadlineExceeded, refused(t, nc, api.VerbAdjust, mixed, 100*time.Millisecond).Code, "it may be alive")
 	next := ask[api.AdjustReply](t, nc, api.VerbAdjust, mixed).Lease
 	require.EqualValues(t, 2, w.consumed(t, "rpm"))

@@ -1,6 +1,9 @@
 package admission
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"sync"
@@ -12,9 +15,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/engine/fault"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
+	"github.com/tidegate/tidegate/services/admission/lease"
 )
 
 const tokens500 = `{"entity":"api-key-123","resource":"gpt-4","consume":{"rpm":1,"tpm":500}}`
@@ -157,9 +162,9 @@ func TestLeasesOfAnotherNamespaceAreForeign(t *testing.T) {
 	w := tpmWorld(t)
 	n := w.node(t, Tuning{})
 	nc := w.nats.Connect(t)
-	l := testLease()
-	l.Namespace = "BBBBBBBBBBE"
-	token, err := n.keyring.signing().seal(l)
+	token, err := n.leases.Issue("BBBBBBBBBBE", testNow, []lease.Level{{
+		Entity: "api-key-123", Resource: "gpt-4", Held: []lease.Held{{Limit: "rpm", Tokens: 1}, {Limit: "tpm", Tokens: 500}},
+	}})
 	require.NoError(t, err)
 	require.Equal(t, api.CodeInvalidLease, refused(t, nc, api.VerbRelease, releaseBody(token), patience).Code)
 }
@@ -212,6 +217,18 @@ func (w *world) remove(t *testing.T, entity, resource string) {
 	require.NoError(t, err)
 }
 
+// signedBy returns a token as a node signs it with another key.
+func signedBy(t *testing.T, key table.SigningKey, token string) string {
+	t.Helper()
+	raw, err := base64.RawURLEncoding.DecodeString(token)
+	require.NoError(t, err)
+	message := raw[:len(raw)-signatureBytes]
+	copy(message[1:], key.ID[:])
+	mac := hmac.New(sha256.New, key.Secret)
+	mac.Write(message)
+	return base64.RawURLEncoding.EncodeToString(append(message, mac.Sum(nil)[:signatureBytes]...))
+}
+
 // Tokens of a key that was made meanwhile are good, also when many come at once;
 // while the keys cannot be read again, they are not called forged.
 func TestLeasesOfANewKey(t *testing.T) {
@@ -222,9 +239,12 @@ func TestLeasesOfANewKey(t *testing.T) {
 	for i := range leases {
 		leases[i] = acquire(t, nc, one).Lease
 	}
-	n.keyring.mu.Lock()
-	clear(n.keyring.known)
-	n.keyring.mu.Unlock()
+	fresh := store.NewSigningKey(w.now())
+	_, err := w.client.PutItem(t.Context(), table.PutSigningKeyInput(w.table, table.LeaseKeys, fresh))
+	require.NoError(t, err)
+	for i := range leases {
+		leases[i] = signedBy(t, fresh, leases[i])
+	}
 	always(n, fault.Fault{Kind: fault.Unreachable}, "Query")
 	require.Equal(t, api.CodeUnavailable, refused(t, nc, api.VerbRelease, releaseBody(leases[0]), patience).Code)
 	n.faults.Match(nil)

@@ -24,6 +24,7 @@ import (
 	"github.com/tidegate/tidegate/engine/fault"
 	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/internal/config"
+	"github.com/tidegate/tidegate/internal/control"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
@@ -46,18 +47,20 @@ const (
 // world is a store and a NATS server for nodes under test, both real and, unless
 // another engine is named, embedded.
 type world struct {
-	next   http.RoundTripper               // to the store
-	config func(aws.HTTPClient) aws.Config // of clients that reach it through something
-	table  string
-	client *dynamodb.Client // beside all faults
-	nats   *natstest.Server
-	limits *config.LimitStore
-	ns     string               // id of the default namespace
-	log    slog.Handler         // of nodes; nil: discarded
-	traces trace.TracerProvider // of nodes; nil: none
-	reach  []nats.Option        // how nodes reach NATS
-	now    func() time.Time
-	clock  func() store.ClockSource // of a node that starts now
+	next    http.RoundTripper               // to the store
+	config  func(aws.HTTPClient) aws.Config // of clients that reach it through something
+	table   string
+	client  *dynamodb.Client // beside all faults
+	nats    *natstest.Server
+	limits  *config.LimitStore
+	ns      string               // id of the default namespace
+	log     slog.Handler         // of nodes; nil: discarded
+	traces  trace.TracerProvider // of nodes; nil: none
+	reach   []nats.Option        // how nodes reach NATS
+	now     func() time.Time
+	clock   func() store.ClockSource // of a node that starts now
+	trusts  bool                     // the header that names callers
+	control *scripted                // of nodes; nil: the real one
 	// forgets says that buckets are removed or merged, whose counters are lost then.
 	forgets bool
 }
@@ -78,7 +81,7 @@ func newWorldAt(t *testing.T, w *world) *world {
 		w.next = embedded.HTTPClient()
 		w.config = func(c aws.HTTPClient) aws.Config { return engine.Config(c, "us-east-1") }
 	}
-	w.client = dynamodb.NewFromConfig(w.config(&http.Client{Transport: w.next}))
+	w.client = dynamodb.NewFromConfig(w.config(w.http()))
 	require.NoError(t, table.CreateTable(t.Context(), w.client, w.table))
 	var err error
 	w.ns, err = config.NewNamespaces(w.client, w.table).Ensure(t.Context(), api.DefaultNamespace)
@@ -143,10 +146,13 @@ func (w *world) nodeWith(t *testing.T, tuning Tuning, faults fault.Options) *nod
 		log = slog.New(w.log)
 	}
 	n := &node{faults: fault.New(faults), metrics: prometheus.NewRegistry()}
-	var err error
+	nc := w.nats.Connect(t, w.reach...)
+	store, clock, err := store.Clocked(w.config(n.faults), "admission", w.clock(), n.metrics)
+	require.NoError(t, err)
 	n.Service, err = New(Config{
-		NATS: w.nats.Connect(t, w.reach...), DynamoDB: w.config(n.faults), Table: w.table, Clock: w.clock(),
+		NATS: nc, DynamoDB: store, Table: w.table, Clock: clock,
 		Log: log, Metrics: n.metrics, Version: "0.0.0", Tuning: tuning, Traces: w.traces,
+		Control: w.controlOf(control.Options{DynamoDB: store, Table: w.table, Clock: clock, Publish: nc.Publish, Log: log, TrustRequestInfo: w.trusts}),
 	})
 	require.NoError(t, err)
 	if tuning.StoreTimeout == 0 { // then the store may be as slow as the machine is
@@ -177,6 +183,17 @@ func (w *world) nodeWith(t *testing.T, tuning Tuning, faults fault.Options) *nod
 	}
 	return n
 }
+
+// controlOf returns the control plane of a node.
+func (w *world) controlOf(o control.Options) Control {
+	if w.control != nil {
+		return w.control
+	}
+	return control.Open(o)
+}
+
+// http returns the way to the store beside all faults.
+func (w *world) http() *http.Client { return &http.Client{Transport: w.next} }
 
 // setLimits stores limits of one level, capacity = refill amount, per day
 // unless a period in seconds is given.

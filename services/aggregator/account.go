@@ -8,7 +8,7 @@ import (
 
 	"github.com/tidegate/tidegate/internal/consume"
 	"github.com/tidegate/tidegate/internal/table"
-	"github.com/tidegate/tidegate/internal/usage"
+	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/events"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
@@ -36,7 +36,7 @@ type account struct {
 
 // accounts sorts what the records of a batch tell by snapshot. Records that used
 // nothing are in none.
-func accounts(records []consume.Record, windows []usage.Window, keep time.Duration) []*account {
+func accounts(records []consume.Record, windows []api.Window, keep time.Duration) []*account {
 	var all []*account
 	byKey := map[keys.Usage]*account{}
 	for i, r := range records {
@@ -52,7 +52,7 @@ func accounts(records []consume.Record, windows []usage.Window, keep time.Durati
 			start, end := w.Span(r.AtMs)
 			key := keys.Usage{
 				Namespace: bucket.Namespace, Entity: bucket.Entity, Resource: bucket.Resource,
-				Window: string(w.Name), Start: usage.FormatStart(start),
+				Window: string(w), Start: keys.UsageStart(start),
 			}
 			a := byKey[key]
 			if a == nil {

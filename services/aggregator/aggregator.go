@@ -15,7 +15,6 @@ import (
 	"github.com/tidegate/tidegate/internal/consume"
 	"github.com/tidegate/tidegate/internal/roster"
 	"github.com/tidegate/tidegate/internal/store"
-	"github.com/tidegate/tidegate/internal/usage"
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
@@ -110,8 +109,8 @@ func newCounter(cfg Config, m *metrics) (*counter, error) {
 		return nil, err
 	}
 	c := &counter{store: st, keep: cfg.Keep, writes: cfg.Tuning.Writes}
-	for _, w := range usage.Windows() {
-		if w.Name != api.WindowMonthly || cfg.Tuning.Monthly {
+	for _, w := range api.UsageWindows() {
+		if w != api.WindowMonthly || cfg.Tuning.Monthly {
 			c.windows = append(c.windows, w)
 		}
 	}

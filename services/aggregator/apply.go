@@ -13,7 +13,7 @@ import (
 	"github.com/tidegate/tidegate/internal/consume"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
-	"github.com/tidegate/tidegate/internal/usage"
+	"github.com/tidegate/tidegate/pkg/api"
 )
 
 const (
@@ -29,7 +29,7 @@ const (
 // counter counts batches into snapshots.
 type counter struct {
 	store   *usageStore
-	windows []usage.Window
+	windows []api.Window
 	keep    time.Duration // a snapshot, after its window
 	writes  int           // snapshots of one batch that are written at once
 }

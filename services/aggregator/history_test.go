@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/consume"
-	"github.com/tidegate/tidegate/internal/usage"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/bucket"
 	"github.com/tidegate/tidegate/pkg/events"
@@ -189,7 +188,6 @@ func hourly(entity string, at time.Time) keys.Usage { return usageKey(entity, ap
 func daily(entity string, at time.Time) keys.Usage  { return usageKey(entity, api.WindowDaily, at) }
 
 func usageKey(entity string, name api.Window, at time.Time) keys.Usage {
-	w, _ := usage.Of(name)
-	start, _ := w.Span(at.UnixMilli())
-	return keys.Usage{Namespace: ns, Entity: entity, Resource: "gpt-4", Window: string(name), Start: usage.FormatStart(start)}
+	start, _ := name.Span(at.UnixMilli())
+	return keys.Usage{Namespace: ns, Entity: entity, Resource: "gpt-4", Window: string(name), Start: keys.UsageStart(start)}
 }

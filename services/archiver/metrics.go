@@ -3,7 +3,7 @@ package archiver
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/tidegate/tidegate/internal/archive"
+	"github.com/tidegate/tidegate/internal/audit/archive"
 )
 
 // metrics of an archiver; those of the feed are counted by package consume.

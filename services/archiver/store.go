@@ -9,7 +9,7 @@ import (
 
 	"github.com/sourcegraph/conc/pool"
 
-	"github.com/tidegate/tidegate/internal/archive"
+	"github.com/tidegate/tidegate/internal/audit/archive"
 	"github.com/tidegate/tidegate/internal/consume"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"

@@ -15,8 +15,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/archive"
-	"github.com/tidegate/tidegate/internal/archive/archivetest"
+	"github.com/tidegate/tidegate/internal/audit"
+	"github.com/tidegate/tidegate/internal/audit/archive"
+	"github.com/tidegate/tidegate/internal/audit/archive/archivetest"
 	"github.com/tidegate/tidegate/internal/consume"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -203,7 +204,7 @@ func mustHold(t *testing.T, a *archive.Archive, deleted []*events.Event) {
 	}
 	found := 0
 	for _, ns := range namespaces() {
-		q := archive.Query{Namespace: ns, Events: 17, Bytes: 1 << 20}
+		q := audit.ArchiveQuery{Namespace: ns, Events: 17, Bytes: 1 << 20}
 		for {
 			page, err := a.Page(t.Context(), q)
 			require.NoError(t, err)
@@ -212,7 +213,7 @@ func mustHold(t *testing.T, a *archive.Archive, deleted []*events.Event) {
 				delete(want, ns+f.Event.ID)
 				found++
 			}
-			if q.Before = page.Down.Position; page.Down == (archive.Place{}) {
+			if q.Before = page.Down.Position; page.Down == (audit.Place{}) {
 				break
 			}
 		}

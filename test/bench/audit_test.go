@@ -13,11 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/engine"
-	"github.com/tidegate/tidegate/internal/archive"
 	"github.com/tidegate/tidegate/internal/audit"
+	"github.com/tidegate/tidegate/internal/audit/archive"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
-	"github.com/tidegate/tidegate/internal/trail"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/events"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -71,7 +70,7 @@ func growth(do func()) uint64 {
 type auditTrail struct {
 	b     *testing.B
 	ns    string
-	trail *trail.Trail
+	trail *audit.Reader
 }
 
 func newAuditTrail(b *testing.B, n, entities, inTable int) *auditTrail {
@@ -91,7 +90,7 @@ func newAuditTrail(b *testing.B, n, entities, inTable int) *auditTrail {
 	kept, err := archive.Open(b.Context(), "file://"+b.TempDir(), archive.Options{})
 	require.NoError(b, err)
 	b.Cleanup(func() { require.NoError(b, kept.Close()) })
-	a := &auditTrail{b: b, ns: "AAAAAAAAAAA", trail: trail.New(log, kept)}
+	a := &auditTrail{b: b, ns: "AAAAAAAAAAA", trail: audit.NewReader(log, kept)}
 	var all sync.WaitGroup
 	const makers = 8
 	for range makers {

@@ -18,6 +18,7 @@ import (
 	"github.com/tidegate/tidegate/engine/fault"
 	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/internal/config"
+	"github.com/tidegate/tidegate/internal/control"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
@@ -141,9 +142,12 @@ func (w *world) node(latency time.Duration, tuning admission.Tuning) *node {
 	n.store = newTimed(n.calls)
 	nc, err := nats.Connect(w.url, nats.ReconnectBufSize(-1))
 	require.NoError(w.tb, err)
+	log := slog.New(slog.DiscardHandler)
+	store, clock, err := store.Clocked(engine.Config(n.store, "us-east-1"), "admission", clock(), n.metrics)
+	require.NoError(w.tb, err)
 	service, err := admission.New(admission.Config{
-		NATS: nc, DynamoDB: engine.Config(n.store, "us-east-1"), Table: table.DefaultName,
-		Clock: clock(), Log: slog.New(slog.DiscardHandler), Metrics: n.metrics, Version: "0.0.0", Tuning: tuning,
+		NATS: nc, DynamoDB: store, Table: table.DefaultName, Clock: clock, Log: log, Metrics: n.metrics, Version: "0.0.0", Tuning: tuning,
+		Control: control.Open(control.Options{DynamoDB: store, Table: table.DefaultName, Clock: clock, Publish: nc.Publish, Log: log}),
 	})
 	require.NoError(w.tb, err)
 	runtime.AddCleanup(service, func(done chan struct{}) { close(done) }, n.collected)

@@ -17,11 +17,11 @@ import (
 
 	"github.com/tidegate/tidegate/engine"
 	"github.com/tidegate/tidegate/engine/fault"
-	"github.com/tidegate/tidegate/internal/archive"
-	"github.com/tidegate/tidegate/internal/archive/archivetest"
+	"github.com/tidegate/tidegate/internal/audit/archive"
+	"github.com/tidegate/tidegate/internal/audit/archive/archivetest"
 	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/consume"
-	"github.com/tidegate/tidegate/internal/schema"
+	"github.com/tidegate/tidegate/internal/control"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -75,7 +75,7 @@ func newWorldOn(t *testing.T, nats natsServer, tenants ...string) *world {
 	}
 	db := dynamodb.NewFromConfig(w.store(setupRole))
 	require.NoError(t, table.CreateTable(t.Context(), db, table.DefaultName))
-	require.NoError(t, schema.Mark(t.Context(), db, table.DefaultName))
+	require.NoError(t, control.MarkSchema(t.Context(), db, table.DefaultName))
 	for _, name := range append(tenants, api.DefaultNamespace) {
 		_, err := config.NewNamespaces(db, table.DefaultName).Ensure(t.Context(), name)
 		require.NoError(t, err)
@@ -89,10 +89,15 @@ func newWorldOn(t *testing.T, nats natsServer, tenants ...string) *world {
 func (w *world) runAdmission(t *testing.T) (stop func()) {
 	t.Helper()
 	nc, refusals := w.service(t, admissionUser)
+	registry, log := prometheus.NewRegistry(), slog.New(slog.DiscardHandler)
+	store, clock, err := store.Clocked(w.store(admissionUser), "admission", clock(), registry)
+	require.NoError(t, err)
 	service, err := admission.New(admission.Config{
-		NATS: nc, DynamoDB: w.store(admissionUser), Table: table.DefaultName,
-		Clock: clock(), Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(), Version: "0.0.0",
-		TrustRequestInfo: true, Archive: w.archive(t, admissionUser),
+		NATS: nc, DynamoDB: store, Table: table.DefaultName, Clock: clock, Log: log, Metrics: registry, Version: "0.0.0",
+		Control: control.Open(control.Options{
+			DynamoDB: store, Table: table.DefaultName, Clock: clock, Publish: nc.Publish, Log: log,
+			TrustRequestInfo: true, Archive: w.archive(t, admissionUser),
+		}),
 	})
 	require.NoError(t, err)
 	return run(t, service, refusals)

@@ -13,10 +13,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/archive/archivetest"
 	"github.com/tidegate/tidegate/internal/audit"
+	"github.com/tidegate/tidegate/internal/audit/archive/archivetest"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
-	"github.com/tidegate/tidegate/internal/trail"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/services/archiver"
 	"github.com/tidegate/tidegate/services/relay"
@@ -72,7 +71,7 @@ func TestTheAuditTrailOutlivesTheTable(t *testing.T) {
 	objects.Each(nil)
 	w.relay(t, "relay-last", relay.Tuning{})
 	w.archiver(t, "archiver-last", objects)
-	whole := trail.New(log, objects.Open(t))
+	whole := audit.NewReader(log, objects.Open(t))
 	var left []api.AuditFinding
 	require.Eventually(t, func() bool {
 		var checked int64
@@ -100,7 +99,7 @@ func TestTheAuditTrailOutlivesTheTable(t *testing.T) {
 	t.Logf("%d processes, %d objects, %d cuts", hired, len(objects.Keys(t)), way.Count())
 }
 
-func verified(t *testing.T, whole *trail.Trail, ns string) (checked int64, findings []api.AuditFinding) {
+func verified(t *testing.T, whole *audit.Reader, ns string) (checked int64, findings []api.AuditFinding) {
 	t.Helper()
 	for req := (api.AuditVerifyRequest{}); ; {
 		part, err := whole.Verify(context.Background(), ns, req)

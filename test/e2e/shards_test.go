@@ -132,18 +132,13 @@ func (p *divided) startNode(t *testing.T, number int) *process {
 	t.Helper()
 	ahead := time.Duration(number-1) * dividedSkew
 	n := &process{name: "admission", conn: p.connect(t), metrics: prometheus.NewRegistry()}
-	s, err := admission.New(admission.Config{
-		NATS: n.conn, DynamoDB: engine.Config(p.way(), region), Table: p.table,
-		Clock: func() store.ClockReading {
-			r := p.clock.read()
-			r.Wall = r.Wall.Add(ahead)
-			return r
-		},
-		Log: slog.New(slog.DiscardHandler), Metrics: n.metrics, Version: "0.0.0",
-		Tuning: admission.Tuning{StoreTimeout: 300 * time.Millisecond, FeedHeartbeat: 100 * time.Millisecond},
-	})
-	require.NoError(t, err)
-	return run(t, n, s)
+	source := func() store.ClockReading {
+		r := p.clock.read()
+		r.Wall = r.Wall.Add(ahead)
+		return r
+	}
+	return n.admission(t, engine.Config(p.way(), region), p.table, source,
+		admission.Tuning{StoreTimeout: 300 * time.Millisecond, FeedHeartbeat: 100 * time.Millisecond})
 }
 
 func (p *divided) startRelay(t *testing.T) *process {

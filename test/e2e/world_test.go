@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -20,6 +21,7 @@ import (
 	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/control"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
@@ -199,10 +201,19 @@ func (p *process) metric(t *testing.T, name string) int {
 func (w *world) admission(t *testing.T) *process {
 	t.Helper()
 	p := &process{name: "admission", conn: w.connect(t), metrics: prometheus.NewRegistry()}
+	return p.admission(t, engine.Config(&http.Client{Transport: w.engine.HTTPClient()}, region), w.table, w.clock.read,
+		admission.Tuning{FeedHeartbeat: 100 * time.Millisecond})
+}
+
+// admission makes the process an admission node with its control plane.
+func (p *process) admission(t *testing.T, db aws.Config, tableName string, source store.ClockSource, tuning admission.Tuning) *process {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	store, clock, err := store.Clocked(db, "admission", source, p.metrics)
+	require.NoError(t, err)
 	s, err := admission.New(admission.Config{
-		NATS: p.conn, DynamoDB: engine.Config(&http.Client{Transport: w.engine.HTTPClient()}, region), Table: w.table, Clock: w.clock.read,
-		Log: slog.New(slog.DiscardHandler), Metrics: p.metrics, Version: "0.0.0",
-		Tuning: admission.Tuning{FeedHeartbeat: 100 * time.Millisecond},
+		NATS: p.conn, DynamoDB: store, Table: tableName, Clock: clock, Log: log, Metrics: p.metrics, Version: "0.0.0", Tuning: tuning,
+		Control: control.Open(control.Options{DynamoDB: store, Table: tableName, Clock: clock, Publish: p.conn.Publish, Log: log}),
 	})
 	require.NoError(t, err)
 	return run(t, p, s)

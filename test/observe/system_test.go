@@ -18,12 +18,12 @@ import (
 
 	"github.com/tidegate/tidegate/engine"
 	"github.com/tidegate/tidegate/engine/fault"
-	"github.com/tidegate/tidegate/internal/archive/archivetest"
+	"github.com/tidegate/tidegate/internal/audit/archive/archivetest"
 	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/control"
 	"github.com/tidegate/tidegate/internal/daemon"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
-	"github.com/tidegate/tidegate/internal/schema"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -134,7 +134,7 @@ func newSystem(t *testing.T) *system {
 	s.direct = dynamodb.NewFromConfig(engine.Config(s.engine.HTTPClient(), region))
 	s.admission, s.relay, s.aggregator, s.sharder = newRoad(s.engine), newRoad(s.engine), newRoad(s.engine), newRoad(s.engine)
 	require.NoError(t, table.CreateTable(t.Context(), s.direct, table.DefaultName))
-	require.NoError(t, schema.Mark(t.Context(), s.direct, table.DefaultName))
+	require.NoError(t, control.MarkSchema(t.Context(), s.direct, table.DefaultName))
 	_, err := config.NewNamespaces(s.direct, table.DefaultName).Ensure(t.Context(), api.DefaultNamespace)
 	require.NoError(t, err)
 	s.nats = natstest.Start(t)
@@ -199,10 +199,13 @@ func (s *system) run(conn *nats.Conn, service interface {
 func (s *system) startAdmission() *process {
 	s.t.Helper()
 	nc := s.connect()
+	registry, log := s.registry(), slog.New(slog.DiscardHandler)
+	store, clock, err := store.Clocked(s.config(s.admission), "admission", clock(&s.clockAhead), registry)
+	require.NoError(s.t, err)
 	service, err := admission.New(admission.Config{
-		NATS: nc, DynamoDB: s.config(s.admission), Table: table.DefaultName,
-		Clock: clock(&s.clockAhead), Log: slog.New(slog.DiscardHandler), Metrics: s.registry(), Version: "1.2.3",
-		Tuning: admission.Tuning{Queue: queue, StoreTimeout: storeTimeout},
+		NATS: nc, DynamoDB: store, Table: table.DefaultName, Clock: clock, Log: log, Metrics: registry, Version: "1.2.3",
+		Tuning:  admission.Tuning{Queue: queue, StoreTimeout: storeTimeout},
+		Control: control.Open(control.Options{DynamoDB: store, Table: table.DefaultName, Clock: clock, Publish: nc.Publish, Log: log}),
 	})
 	return s.run(nc, service, err)
 }

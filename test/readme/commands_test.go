@@ -46,7 +46,7 @@ func excuses() []excuse {
 		{"go test ./pkg/client -update", rewrite},
 		{"go test ./pkg/keys -update", rewrite},
 		{"go test ./internal/table -update", rewrite},
-		{"go test ./internal/limits -update", rewrite},
+		{"go test ./internal/config -update", rewrite},
 		{"go test ./engine -update", rewrite},
 		{"go test ./internal/loadgen -update", rewrite},
 		{"go test ./cmd/tidegate -update", rewrite},

@@ -1,0 +1,159 @@
+package control
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/tidegate/tidegate/internal/config"
+	"github.com/tidegate/tidegate/internal/shards"
+	"github.com/tidegate/tidegate/internal/store"
+	"github.com/tidegate/tidegate/internal/table"
+	"github.com/tidegate/tidegate/pkg/api"
+	"github.com/tidegate/tidegate/pkg/bucket"
+	"github.com/tidegate/tidegate/pkg/keys"
+)
+
+const (
+	byResource = 2 // GSI2: the buckets of a resource
+
+	// rowBytes is the largest row on the wire: the longest names, and the most
+	// limits. An entity's limits are known only after the page is read.
+	rowBytes = 96 + 256 + api.MaxLimits*(96+64)
+)
+
+// Capacity reports the balances of buckets. It is safe for concurrent use.
+//
+// An item of an entity that cannot be decoded is told in the entity's row; a config
+// that entities share and that cannot be decoded is the error table.ErrDamaged.
+// Namespaces are ids (11 characters). An error that is an *api.Error is the
+// caller's and final; every other error is a failure of the store.
+type Capacity struct {
+	client *dynamodb.Client
+	table  string
+	now    func() (bucket.Instant, error)
+}
+
+// NewCapacity returns a store on a table. Balances are as of the moment that
+// now tells, which may fail while the time is not known.
+func NewCapacity(client *dynamodb.Client, tableName string, now func() (bucket.Instant, error)) *Capacity {
+	return &Capacity{client: client, table: tableName, now: now}
+}
+
+// Page returns a page of the report. Buckets that are made while the pages are
+// read may or may not be in it; all others are, once. A bucket made a moment
+// ago may be missing: indexes follow the table.
+func (s *Capacity) Page(ctx context.Context, ns string, req api.CapacityRequest) (api.CapacityReply, error) {
+	if err := api.CheckResource(req.Resource); err != nil {
+		return api.CapacityReply{}, err
+	}
+	p := capacityPage{store: s, ns: ns, resource: req.Resource, found: map[string]*holding{}}
+	p.Totals, p.Entities = api.CapacityTotals{}, []api.EntityCapacity{} // arrays on the wire
+	if err := p.fill(ctx, store.PageRequest{Cursor: req.Cursor, Limit: req.Limit}); err != nil {
+		return api.CapacityReply{}, fmt.Errorf("report the capacity of resource %s: %w", req.Resource, err)
+	}
+	return p.CapacityReply, nil
+}
+
+// stepsOf are the partitions of the index that list a resource's buckets.
+func stepsOf(ns, resource string) []store.Step {
+	partitions := keys.CapacityPartitions(ns, resource)
+	steps := make([]store.Step, len(partitions))
+	for i, pk := range partitions {
+		steps[i] = store.Step{Index: byResource, Query: keys.Query{PK: pk}}
+	}
+	return steps
+}
+
+// capacityPage is a page under construction.
+type capacityPage struct {
+	api.CapacityReply
+	store        *Capacity
+	ns, resource string
+
+	shared   [2]*table.Config    // the resource's level and the system's; nil for none
+	entities []string            // that have a bucket, in the order of the list
+	found    map[string]*holding // by entity
+}
+
+// fill reads a page of buckets, and then all that belongs to them.
+func (p *capacityPage) fill(ctx context.Context, req store.PageRequest) (err error) {
+	if p.Cursor, err = store.Page(ctx, p.store.client, p.store.table, stepsOf(p.ns, p.resource), req, p.visit); err != nil {
+		return err
+	}
+	if len(p.entities) == 0 {
+		return nil
+	}
+	if err := p.readConfigs(ctx); err != nil {
+		return err
+	}
+	if err := p.readTrees(ctx); err != nil {
+		return err
+	}
+	now, err := p.store.now() // later than what was read: a balance before its last spend would look like debt
+	if err != nil {
+		return err
+	}
+	p.add(now)
+	return nil
+}
+
+// visit keeps a bucket's first shard, which stands for its entity.
+func (p *capacityPage) visit(item table.Item) (size int, err error) {
+	key, err := table.BucketKey(item)
+	if err != nil || key.Shard != 0 {
+		return 0, err
+	}
+	h := &holding{}
+	p.entities = append(p.entities, key.Entity)
+	p.found[key.Entity] = h
+	h.take(item)
+	return rowBytes, nil
+}
+
+// add adds the rows; a bucket that went away meanwhile has none. An entity with a
+// damaged item is named and not counted.
+func (p *capacityPage) add(now bucket.Instant) {
+	for _, entity := range p.entities {
+		h := p.found[entity]
+		if h.damaged {
+			p.Entities = append(p.Entities, api.EntityCapacity{Entity: entity, Shards: int64(len(h.shards)), Limits: []api.LimitCapacity{}, Damaged: true})
+			continue
+		}
+		if len(h.shards) == 0 {
+			continue
+		}
+		row := api.EntityCapacity{Entity: entity, Shards: int64(len(h.shards)), Limits: []api.LimitCapacity{}, Changing: h.changing}
+		if winner := config.Winner([...]*table.Config{h.own[0], h.own[1], p.shared[0], p.shared[1]}); winner != nil && !h.changing {
+			row.Limits = capacities(config.BucketLimits(winner.Limits), h.shards, now)
+		}
+		p.Totals.Count(row.Limits)
+		p.Entities = append(p.Entities, row)
+	}
+}
+
+// capacities is how limits stand on the shards of a bucket, each moved to the
+// limits' settings as a sync would move it.
+func capacities(settings []bucket.Limit, tree shards.Tree, now bucket.Instant) []api.LimitCapacity {
+	standing := make([]api.LimitCapacity, len(settings))
+	for i, l := range settings {
+		pool := bucket.Pool{Limit: l, Shards: make([]bucket.ShardDrawn, len(tree))}
+		for j, item := range tree {
+			pool.Shards[j] = bucket.ShardDrawn{Shard: item.Shard(), Drawn: drawn(l, item, now)}
+		}
+		standing[i] = api.LimitCapacity{Name: l.Name, Capacity: bucket.Floor(l.Capacity), Available: bucket.Floor(pool.Available(now))}
+	}
+	return standing
+}
+
+// drawn is a shard's drawn count under a limit's settings: what it lacks under
+// those it was synced to stays lacking; a limit that it does not have is full.
+func drawn(l bucket.Limit, item *table.Bucket, now bucket.Instant) int64 {
+	window := l.Window(item.Shard(), now)
+	old := item.Find(l.Name)
+	if old == nil {
+		return window.Full()
+	}
+	return old.Drawn + window.Refilled - old.Window(item.Shard(), now).Refilled
+}
