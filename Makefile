@@ -11,6 +11,7 @@ GO       ?= go
 MODULES  := . test/deploy test/alerts
 FUZZTIME ?= 10s
 BENCHTIME ?= 1x
+NIGHT_CHECKS ?= 1000
 
 GOLANGCI_VERSION := v2.15.0
 DYNOXIDE_VERSION := 1.2.1
@@ -30,38 +31,30 @@ build: ## build bin/tidegate; its version is the git tag, which Go itself puts i
 run: build ## start the whole system on embedded back ends
 	@exec bin/tidegate up
 
-# How often each property is checked: on every change, and at night. The tests'
-# cache does not see RAPID_CHECKS, so that targets with more checks pass -count=1.
-CHECKS       ?= 25
-NIGHT_CHECKS ?= 1000
-
-# Tests that start processes, or all services at once: they wait more than they work,
-# so that several of their packages run at once.
-SYSTEMS := ./cmd/... ./test/...
-# Everything else: pure packages, stores and services.
+# Pure packages, stores and services. The tests of cmd and test start processes, or all
+# services at once, and wait more than they work.
 UNITS    = $$($(GO) list ./... | grep -v -e /tidegate/cmd/ -e /tidegate/test/)
-# Units that are raced on every change: few seconds each, and goroutines of their own.
-RACED := ./internal/daemon ./internal/leader ./internal/roster ./internal/store ./pkg/client/... \
+# Units that are raced on every change: seconds each, with goroutines of their own.
+RACED   := ./internal/process ./internal/leader ./internal/worker ./internal/store ./pkg/client/... \
 	./services/aggregator ./services/archiver ./services/sharder
 
 .PHONY: test
-test: ## run all tests, those of RACED with the race detector
-	RAPID_CHECKS=$(CHECKS) $(GO) test -race -shuffle=on -timeout 5m $(RACED)
-	RAPID_CHECKS=$(CHECKS) $(GO) test -shuffle=on -timeout 10m -p 4 -parallel 4 $$($(GO) list ./... | grep -vxF "$$($(GO) list $(RACED))")
-	cd test/deploy && RAPID_CHECKS=$(CHECKS) $(GO) test -shuffle=on -timeout 10m -parallel 4 ./...
+test: ## run all tests, the concurrent units that are quick with the race detector
+	$(GO) test -race -short -shuffle=on -timeout 5m -p 4 $(RACED)
+	$(GO) test -shuffle=on -timeout 10m -p 4 -parallel 4 $$($(GO) list ./... | grep -vxF "$$($(GO) list $(RACED))")
+	cd test/deploy && $(GO) test -shuffle=on -timeout 10m -parallel 4 ./...
 
 .PHONY: test-fast
-test-fast: ## run the tests of pure packages, stores and services, which takes a minute
-	RAPID_CHECKS=$(CHECKS) $(GO) test -short -shuffle=on -timeout 5m -p 4 $(UNITS)
+test-fast: ## run the tests of pure packages, stores and services in a minute; what has not changed is not run again
+	$(GO) test -short -timeout 5m -p 4 $(UNITS)
 
 .PHONY: test-race
-test-race: ## run all tests with the race detector, which takes several minutes
-	RAPID_CHECKS=$(CHECKS) $(GO) test -race -short -shuffle=on -timeout 15m -p 4 -parallel 4 ./...
-	cd test/deploy && RAPID_CHECKS=$(CHECKS) $(GO) test -race -short -shuffle=on -timeout 15m -parallel 4 ./...
+test-race: ## run what runs in the tests' own processes with the race detector, which takes minutes
+	$(GO) test -race -short -shuffle=on -timeout 15m -p 4 -parallel 4 $(UNITS) ./cmd/... ./test/e2e ./test/observe
 
 .PHONY: test-night
-test-night: ## check each property NIGHT_CHECKS times (1000), kill the engine 1,000 times, and fuzz
-	RAPID_CHECKS=$(NIGHT_CHECKS) $(GO) test -count=1 -shuffle=on -timeout 2h $(UNITS)
+test-night: ## check each property NIGHT_CHECKS times (1000), kill the engine 1,000 times, then fuzz
+	RAPID_CHECKS=$(NIGHT_CHECKS) $(GO) test -count=1 -shuffle=on -timeout 3h $(UNITS)
 	$(GO) test -count=1 -timeout 1h -run TestKill ./engine -kills 1000
 	$(MAKE) fuzz
 
@@ -103,7 +96,7 @@ $(CACHE)/bin/golangci-lint-$(GOLANGCI_VERSION):
 .PHONY: bench
 bench: ## measure speed, memory and cost, as ratios taken in one run
 	$(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 20m ./test/bench
-	$(GO) test -run '^$$' -bench . -benchtime 0.5s ./pkg/... ./internal/...
+	$(GO) test -run '^$$' -bench . -benchtime 0.5s ./pkg/... ./internal/... ./engine/...
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (10s)

@@ -26,17 +26,12 @@ import (
 )
 
 var (
-	kills      = flag.Int("kills", usualKills, "how often TestKill kills")
+	kills      = flag.Int("kills", 50, "how often TestKill kills")
 	limitedDir = flag.String("limited.dir", "", "be the process of TestFileSizeLimit, on this directory")
 	victimDir  = flag.String("victim.dir", "", "be the process that TestKill kills, on this directory")
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv("RAPID_CHECKS") == "" { // which make sets
-		if err := flag.Set("rapid.checks", usualChecks); err != nil {
-			panic(err)
-		}
-	}
 	flag.Parse()
 	if *victimDir != "" {
 		fmt.Fprintln(os.Stderr, beVictim(*victimDir))

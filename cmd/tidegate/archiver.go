@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/tidegate/tidegate/internal/audit/archive"
-	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/services/archiver"
 )
@@ -59,7 +59,7 @@ func (c archiverCmd) Run(ctx context.Context, o output) error {
 func (c archiverCmd) make(n node, nc *nats.Conn) (service, error) {
 	return archiver.New(archiver.Config{
 		NATS: nc, Archive: n.archive, Member: nuid.Next(), Version: thisVersion().Version, Now: time.Now, Log: n.log, Metrics: n.metrics,
-		Retention: c.retention(), Tuning: archiver.Tuning{Feed: consume.Tuning{Linger: c.BatchAge, Batch: c.BatchSize}},
+		Retention: c.retention(), Tuning: archiver.Tuning{Feed: feed.Tuning{Linger: c.BatchAge, Batch: c.BatchSize}},
 	})
 }
 

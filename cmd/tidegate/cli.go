@@ -42,7 +42,7 @@ type cli struct {
 }
 
 // process holds the environment, the streams and the name of the running program.
-type process struct {
+type environment struct {
 	getenv         func(string) string
 	self           string // how people call this program, for commands to paste
 	stdin          io.Reader
@@ -51,11 +51,11 @@ type process struct {
 }
 
 // run executes a command line (without the program's name) and returns the exit code.
-func run(ctx context.Context, args []string, p process) int {
+func run(ctx context.Context, args []string, p environment) int {
 	var c cli
 	parser, helped, err := newParser(&c, p)
 	if err != nil {
-		return output{process: p}.end(nil, fmt.Errorf("the command line's own definition: %w", err))
+		return output{environment: p}.end(nil, fmt.Errorf("the command line's own definition: %w", err))
 	}
 	command, err := parser.Parse(asMeant(args))
 	switch {
@@ -65,7 +65,7 @@ func run(ctx context.Context, args []string, p process) int {
 		return p.misuse(err)
 	}
 	command.BindTo(ctx, (*context.Context)(nil))
-	o := output{process: p, json: c.JSON}
+	o := output{environment: p, json: c.JSON}
 	command.Bind(o)
 	return o.end(command.Selected(), command.Run())
 }
@@ -84,7 +84,7 @@ func asMeant(args []string) []string {
 }
 
 // newParser makes the parser; *helped is set once it has printed help.
-func newParser(c *cli, p process) (parser *kong.Kong, helped *bool, err error) {
+func newParser(c *cli, p environment) (parser *kong.Kong, helped *bool, err error) {
 	helped = new(bool)
 	parser, err = kong.New(c,
 		kong.Name("tidegate"),
@@ -143,7 +143,7 @@ func (e usageError) Unwrap() error { return e.err }
 var errDenied = errors.New("denied")
 
 // misuse reports a command line that does not parse.
-func (p process) misuse(err error) int {
+func (p environment) misuse(err error) int {
 	var parse *kong.ParseError
 	if errors.As(err, &parse) && parse.Context != nil {
 		return p.showUsage(parse.Context.Selected(), err)
@@ -151,7 +151,7 @@ func (p process) misuse(err error) int {
 	return p.showUsage(nil, err)
 }
 
-func (p process) showUsage(command *kong.Node, err error) int {
+func (p environment) showUsage(command *kong.Node, err error) int {
 	help := "tidegate --help"
 	if command != nil {
 		help = command.FullPath() + " --help"

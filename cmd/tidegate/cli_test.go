@@ -27,7 +27,7 @@ func TestHelp(t *testing.T) {
 
 func grammar(t *testing.T) *kong.Application {
 	t.Helper()
-	parser, _, err := newParser(&cli{}, newWorld().process())
+	parser, _, err := newParser(&cli{}, newWorld().environment())
 	require.NoError(t, err)
 	return parser.Model
 }
@@ -36,8 +36,8 @@ func grammar(t *testing.T) *kong.Application {
 func TestWhatIsMeantIsDone(t *testing.T) {
 	for typed, meant := range map[string]string{"": "--help", "help": "--help", "help limits set": "limits set --help", "--version": "version"} {
 		first, second := newWorld(), newWorld()
-		require.Equal(t, exitDone, run(context.Background(), strings.Fields(typed), first.process()), typed)
-		require.Equal(t, exitDone, run(context.Background(), strings.Fields(meant), second.process()), meant)
+		require.Equal(t, exitDone, run(context.Background(), strings.Fields(typed), first.environment()), typed)
+		require.Equal(t, exitDone, run(context.Background(), strings.Fields(meant), second.environment()), meant)
 		require.NotEmpty(t, first.stdout.String())
 		require.Equal(t, second.stdout.String(), first.stdout.String())
 	}

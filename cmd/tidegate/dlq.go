@@ -11,7 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/feed"
 	tidegate "github.com/tidegate/tidegate/pkg/client"
 	"github.com/tidegate/tidegate/pkg/events"
 )
@@ -30,7 +30,7 @@ func (dlqCmd) Help() string {
 const dlqPage = 100
 
 // deadLetters calls do with access to the dead letters.
-func (f natsFlags) deadLetters(do func(*consume.DeadLetters) error) error {
+func (f natsFlags) deadLetters(do func(*feed.DeadLetters) error) error {
 	nc, err := f.dial("tidegate command line", tidegate.OperatorInboxPrefix())
 	if err != nil {
 		return err
@@ -40,15 +40,15 @@ func (f natsFlags) deadLetters(do func(*consume.DeadLetters) error) error {
 	if err != nil {
 		return fmt.Errorf("use JetStream: %w", err)
 	}
-	err = do(consume.NewDeadLetters(js))
+	err = do(feed.NewDeadLetters(js))
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		return advise(err, "There is no change feed on this server yet: start `tidegate relay`, or everything in one process with `tidegate up`.")
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 		return advise(err, "Point --nats at a server with JetStream, and --creds at an operator's credentials.")
-	case errors.Is(err, consume.ErrTakesNoReplays):
+	case errors.Is(err, feed.ErrTakesNoReplays):
 		return advise(err, "The service has never run on this server: start it, and replay then.")
-	case errors.Is(err, consume.ErrNoDeadLetter):
+	case errors.Is(err, feed.ErrNoDeadLetter):
 		return advise(err, "List them with `tidegate dlq list`.")
 	}
 	return err
@@ -70,7 +70,7 @@ type letterRow struct {
 
 // Run lists all dead letters, without their payloads.
 func (c dlqListCmd) Run(ctx context.Context, o output) error {
-	return c.deadLetters(func(dead *consume.DeadLetters) error {
+	return c.deadLetters(func(dead *feed.DeadLetters) error {
 		rows := []letterRow{}
 		for from := uint64(1); from != 0; {
 			letters, next, err := dead.List(ctx, c.Service, from, dlqPage)
@@ -115,7 +115,7 @@ type shownLetter struct {
 }
 
 // show decodes as much of a dead letter as possible.
-func show(l consume.DeadLetter) shownLetter {
+func show(l feed.DeadLetter) shownLetter {
 	s := shownLetter{letterRow: letterRow{l.Number, l.Service, l.At, l.Subject, l.Reason}}
 	if e, err := events.Decode(l.Data); err == nil {
 		key, at := e.Key.Key(), time.UnixMilli(e.AtMs).UTC()
@@ -131,7 +131,7 @@ func show(l consume.DeadLetter) shownLetter {
 
 // Run prints a dead letter.
 func (c dlqShowCmd) Run(ctx context.Context, o output) error {
-	return c.deadLetters(func(dead *consume.DeadLetters) error {
+	return c.deadLetters(func(dead *feed.DeadLetters) error {
 		letter, err := dead.Get(ctx, c.Number)
 		if err != nil {
 			return err
@@ -177,7 +177,7 @@ func (c dlqReplayCmd) Run(ctx context.Context, o output) error {
 	if c.All == (len(c.Numbers) > 0) || c.Service != "" && !c.All {
 		return usageError{errors.New("give the numbers of dead letters, or --all with or without --service")}
 	}
-	return c.deadLetters(func(dead *consume.DeadLetters) error {
+	return c.deadLetters(func(dead *feed.DeadLetters) error {
 		numbers, err := c.which(ctx, dead)
 		if err != nil {
 			return err
@@ -187,8 +187,8 @@ func (c dlqReplayCmd) Run(ctx context.Context, o output) error {
 			switch err := dead.Replay(ctx, number); {
 			case err == nil:
 				replayed++
-			case c.All && errors.Is(err, consume.ErrNoDeadLetter): // somebody else was faster
-			case c.All && errors.Is(err, consume.ErrTakesNoReplays):
+			case c.All && errors.Is(err, feed.ErrNoDeadLetter): // somebody else was faster
+			case c.All && errors.Is(err, feed.ErrTakesNoReplays):
 				left++
 			default:
 				return fmt.Errorf("%d of %d were replayed: %w", replayed, len(numbers), err)
@@ -204,7 +204,7 @@ func (c dlqReplayCmd) Run(ctx context.Context, o output) error {
 }
 
 // which are the numbers that are meant.
-func (c dlqReplayCmd) which(ctx context.Context, dead *consume.DeadLetters) ([]uint64, error) {
+func (c dlqReplayCmd) which(ctx context.Context, dead *feed.DeadLetters) ([]uint64, error) {
 	if !c.All {
 		return c.Numbers, nil
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/pkg/events"
 )
 
@@ -24,7 +24,7 @@ func TestDeadLetters(t *testing.T) {
 	defer nc.Close()
 	js, err := jetstream.New(nc)
 	require.NoError(t, err)
-	dead := consume.NewDeadLetters(js)
+	dead := feed.NewDeadLetters(js)
 	none := transcript(t, env, "dlq list", "dlq replay --all", "dlq replay", "dlq replay 1 --all", "dlq replay 1 --service aggregator", "dlq show x")
 
 	const sequence = "0000000000000000000000000000000000000017"
@@ -41,7 +41,7 @@ func TestDeadLetters(t *testing.T) {
 		}, patience, 5*time.Millisecond)
 	}
 	// One of a service that never ran here.
-	require.NoError(t, dead.Put(t.Context(), "elsewhere", consume.Casualty{
+	require.NoError(t, dead.Put(t.Context(), "elsewhere", feed.DeadRecord{
 		Subject: events.ReplaySubject("elsewhere", 0), Mark: "x", Data: []byte(`{"stream":"2026-03-01T00:00:00.000"}`), Reason: events.ErrMalformed,
 	}))
 	text := none + transcript(t, env,
@@ -65,7 +65,7 @@ func TestALetterThatCanBeRead(t *testing.T) {
 	data := `{"v":1,"kind":"bucket","id":"2026-03-01T00:00:00.000/` + strings.Repeat("0", 38) + `17","at_ms":1772366400000,` +
 		`"pk":"AAAAAAAAAAA/BUCKET#alice#gpt-4#0","sk":"#STATE","change":{"new":{"shard_count":1,"limits":[],"cfg":"","acquires":1,"write_units":1}}}`
 	var text page
-	text.letter(show(consume.DeadLetter{
+	text.letter(show(feed.DeadLetter{
 		Number: 7, Service: "aggregator", Reason: "there is no room", Subject: "tidegate.changes.v1.bucket.3",
 		At: time.Date(2026, 3, 1, 12, 0, 1, 0, time.UTC), Data: []byte(data),
 	}))

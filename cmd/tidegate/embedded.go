@@ -16,7 +16,7 @@ import (
 
 	"github.com/tidegate/tidegate/engine"
 	"github.com/tidegate/tidegate/engine/journal"
-	"github.com/tidegate/tidegate/internal/daemon"
+	"github.com/tidegate/tidegate/internal/process"
 )
 
 // fsyncFlags say how safe the embedded store is against a machine that fails.
@@ -100,7 +100,7 @@ func untilFailed(stop context.Context, embedded *engine.Engine) error {
 // withHealth adds unauthenticated endpoints to the store's protocol: /healthz, /readyz
 // and /metrics.
 func withHealth(store *engine.Engine) http.Handler {
-	registry := daemon.NewRegistry(thisVersion().Version)
+	registry := process.NewRegistry(thisVersion().Version)
 	store.Register(registry)
 	health := func(w http.ResponseWriter, _ *http.Request) {
 		code, text := http.StatusOK, "alive"

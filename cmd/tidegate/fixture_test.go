@@ -37,8 +37,8 @@ func newWorld() *world {
 	return &world{env: map[string]string{}, stdout: newBuffer(), stderr: newBuffer()}
 }
 
-func (w *world) process() process {
-	return process{getenv: func(name string) string { return w.env[name] }, self: self, stdin: strings.NewReader(w.stdin), terminal: w.terminal, stdout: w.stdout, stderr: w.stderr}
+func (w *world) environment() environment {
+	return environment{getenv: func(name string) string { return w.env[name] }, self: self, stdin: strings.NewReader(w.stdin), terminal: w.terminal, stdout: w.stdout, stderr: w.stderr}
 }
 
 // buffer is a stream that can be waited on.
@@ -162,7 +162,7 @@ func runApart(w *world, args ...string) (ended <-chan struct{}, stop func() int)
 	done, code := make(chan struct{}), exitDone
 	go func() {
 		defer close(done)
-		code = run(ctx, args, w.process())
+		code = run(ctx, args, w.environment())
 	}()
 	return done, func() int {
 		cancel()
@@ -199,7 +199,7 @@ func runWithin(t *testing.T, args []string, w *world) int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	return run(ctx, args, w.process())
+	return run(ctx, args, w.environment())
 }
 
 var (

@@ -3,7 +3,7 @@ package main
 import (
 	"log/slog"
 
-	"github.com/tidegate/tidegate/internal/daemon"
+	"github.com/tidegate/tidegate/internal/process"
 )
 
 // logFlags configure a service's log, which goes to standard error.
@@ -18,11 +18,11 @@ func (f logFlags) logger(o output) (*slog.Logger, error) {
 	switch {
 	case format != "":
 	case o.json:
-		format = daemon.FormatJSON
+		format = process.FormatJSON
 	default:
-		format = daemon.FormatText
+		format = process.FormatText
 	}
-	log, err := daemon.NewLogger(o.stderr, f.LogLevel, format)
+	log, err := process.NewLogger(o.stderr, f.LogLevel, format)
 	if err != nil {
 		return nil, usageError{err}
 	}

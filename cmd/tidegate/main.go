@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/tidegate/tidegate/internal/daemon"
+	"github.com/tidegate/tidegate/internal/process"
 )
 
 func main() { os.Exit(start()) }
@@ -21,9 +21,9 @@ func start() int {
 	context.AfterFunc(ctx, stop)
 	var pace sync.WaitGroup
 	running, end := context.WithCancel(context.Background())
-	pace.Go(func() { daemon.PaceGC(running, os.Getenv("GOGC")) })
+	pace.Go(func() { process.PaceGC(running, os.Getenv("GOGC")) })
 	defer func() { end(); pace.Wait() }()
-	return run(ctx, os.Args[1:], process{
+	return run(ctx, os.Args[1:], environment{
 		getenv:   os.Getenv,
 		self:     invocation(os.Args[0]),
 		stdin:    os.Stdin,

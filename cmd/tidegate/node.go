@@ -11,7 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tidegate/tidegate/internal/audit/archive"
-	"github.com/tidegate/tidegate/internal/daemon"
+	"github.com/tidegate/tidegate/internal/process"
 )
 
 // node holds the connections and tools a service runs on; the flags of its command
@@ -69,7 +69,7 @@ func (f adminFlags) node(on natsFlags, o output) (node, error) {
 // serve runs a service and its admin listener until ctx ends. It logs the message
 // once the service is ready, with where it stands.
 func (n node) serve(ctx context.Context, admin adminFlags, name string, create maker, message string, where ...any) error {
-	return admin.serve(ctx, n.log, name, func(ctx context.Context, _ *daemon.Admin, registry *prometheus.Registry, ready func()) error {
+	return admin.serve(ctx, n.log, name, func(ctx context.Context, _ *process.Admin, registry *prometheus.Registry, ready func()) error {
 		n.metrics = registry
 		return n.run(ctx, name, create, func() {
 			ready()

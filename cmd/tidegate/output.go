@@ -12,7 +12,7 @@ import (
 
 // output is the destination of a command's result.
 type output struct {
-	process
+	environment
 	json bool
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
 
-	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/services/relay"
 )
 
@@ -26,7 +26,7 @@ func (c relayCmd) expects() ([]string, error) {
 		return nil, nil
 	}
 	for _, service := range c.Expects {
-		if len(consume.KindsOf(service)) == 0 {
+		if len(feed.KindsOf(service)) == 0 {
 			return nil, usageError{fmt.Errorf("--feed-expects: %q does not follow the feed", service)}
 		}
 	}
@@ -48,8 +48,8 @@ func (f feedFlags) check() error {
 	return nil
 }
 
-func (f feedFlags) retention() consume.Retention {
-	return consume.Retention{Replicas: f.Replicas, MaxAge: f.MaxAge, MaxBytes: f.MaxBytes}
+func (f feedFlags) retention() feed.Retention {
+	return feed.Retention{Replicas: f.Replicas, MaxAge: f.MaxAge, MaxBytes: f.MaxBytes}
 }
 
 func (relayCmd) Help() string {

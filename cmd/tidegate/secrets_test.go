@@ -23,7 +23,7 @@ func TestServicesKeepWhatGivesAccess(t *testing.T) {
 	require.True(t, ok)
 	var ready struct{ DynamoDB string }
 	require.NoError(t, json.Unmarshal([]byte(said), &ready))
-	require.Equal(t, exitDone, run(t.Context(), []string{"table", "create", "--dynamodb-endpoint", ready.DynamoDB}, newWorld().process()))
+	require.Equal(t, exitDone, run(t.Context(), []string{"table", "create", "--dynamodb-endpoint", ready.DynamoDB}, newWorld().environment()))
 
 	ns := natstest.StartWith(t, &server.Options{Username: "service", Password: password, JetStream: true})
 	address := ns.Addr().String()
@@ -44,7 +44,7 @@ func TestServicesKeepWhatGivesAccess(t *testing.T) {
 	wrong := newWorld()
 	require.Equal(t, exitError, run(t.Context(), []string{
 		"admission", "--nats", "nats://service:" + password + "@" + address, "--dynamodb-endpoint", ready.DynamoDB, "--admin-listen", "127.0.0.1:0",
-	}, wrong.process()), "the password is wrong")
+	}, wrong.environment()), "the password is wrong")
 	for _, said := range []string{w.stderr.String(), w.stdout.String(), wrong.stderr.String(), wrong.stdout.String()} {
 		require.NotContains(t, said, password)
 		require.NotContains(t, said, key)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/tidegate/tidegate/internal/daemon"
+	"github.com/tidegate/tidegate/internal/process"
 )
 
 // adminFlags configure the endpoints for monitoring a service.
@@ -29,16 +29,16 @@ const (
 // serve runs body, the component called name, and serves its metrics and health at
 // AdminListen. body may add health checks, and calls ready once it has started. A stop
 // before that is no error.
-func (f *adminFlags) serve(ctx context.Context, log *slog.Logger, name string, body func(ctx context.Context, admin *daemon.Admin, registry *prometheus.Registry, ready func()) error) error {
-	registry := daemon.NewRegistry(thisVersion().Version)
-	admin, err := daemon.ListenAdmin(ctx, daemon.AdminOptions{Listen: f.AdminListen, Registry: registry, Log: log})
+func (f *adminFlags) serve(ctx context.Context, log *slog.Logger, name string, body func(ctx context.Context, admin *process.Admin, registry *prometheus.Registry, ready func()) error) error {
+	registry := process.NewRegistry(thisVersion().Version)
+	admin, err := process.ListenAdmin(ctx, process.AdminOptions{Listen: f.AdminListen, Registry: registry, Log: log})
 	if err != nil {
 		return err
 	}
 	f.AdminListen = admin.Address()
-	group := daemon.NewGroup(daemon.GroupOptions{Log: log, Now: time.Now},
-		daemon.Component{Name: "admin", Run: admin.Run},
-		daemon.Component{Name: name, Run: func(stop, _ context.Context, ready func()) error { return body(stop, admin, registry, ready) }})
+	group := process.NewGroup(process.GroupOptions{Log: log, Now: time.Now},
+		process.Component{Name: "admin", Run: admin.Run},
+		process.Component{Name: name, Run: func(stop, _ context.Context, ready func()) error { return body(stop, admin, registry, ready) }})
 	admin.AddCheck("components", group.Check)
 	return group.Run(ctx, context.WithoutCancel(ctx)) // a second signal kills
 }

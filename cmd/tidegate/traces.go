@@ -22,7 +22,7 @@ const flushTimeout = 5 * time.Second
 // OTEL_EXPORTER_OTLP_TRACES_ENDPOINT. If neither is set, provider is nil and nothing is
 // traced. OpenTelemetry reads its other variables (headers, certificates, samplers,
 // names) itself. flush sends the remaining spans.
-func (p process) traces(ctx context.Context, service string, log *slog.Logger) (provider trace.TracerProvider, flush func(), err error) {
+func (p environment) traces(ctx context.Context, service string, log *slog.Logger) (provider trace.TracerProvider, flush func(), err error) {
 	const endpoint, tracesEndpoint = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 	if p.getenv(endpoint) == "" && p.getenv(tracesEndpoint) == "" || p.getenv("OTEL_SDK_DISABLED") == "true" || p.getenv("OTEL_TRACES_EXPORTER") == "none" {
 		return nil, func() {}, nil

@@ -60,7 +60,7 @@ func TestTracesAreExportedWhereTheEnvironmentSays(t *testing.T) {
 			require.True(t, ready, w.stderr)
 			nats := natsOf(printed)
 			for _, line := range []string{"limits set --system rpm=10/min", "acquire key-1 gpt-4 rpm=1"} {
-				require.Equal(t, exitDone, run(t.Context(), append(strings.Fields(line), "--nats", nats), newWorld().process()))
+				require.Equal(t, exitDone, run(t.Context(), append(strings.Fields(line), "--nats", nats), newWorld().environment()))
 			}
 			require.Equal(t, exitDone, stop())
 			if !c.exported {

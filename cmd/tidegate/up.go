@@ -13,8 +13,8 @@ import (
 
 	"github.com/tidegate/tidegate/engine"
 	"github.com/tidegate/tidegate/internal/audit/archive"
-	"github.com/tidegate/tidegate/internal/daemon"
 	"github.com/tidegate/tidegate/internal/embednats"
+	"github.com/tidegate/tidegate/internal/process"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 )
@@ -47,7 +47,7 @@ func (c upCmd) Run(ctx context.Context, o output) error {
 		return err
 	}
 	defer flush()
-	return c.serve(ctx, log, "up", func(ctx context.Context, admin *daemon.Admin, registry *prometheus.Registry, ready func()) (err error) {
+	return c.serve(ctx, log, "up", func(ctx context.Context, admin *process.Admin, registry *prometheus.Registry, ready func()) (err error) {
 		embedded, closeEngine, err := c.openEngine(c.Dir, log)
 		if err != nil {
 			return err
@@ -90,13 +90,13 @@ func (c upCmd) Run(ctx context.Context, o output) error {
 // all runs all services until ctx ends or the disk of their store fails; it calls
 // ready once admission is, the last.
 func (n node) all(ctx context.Context, embedded *engine.Engine, ready func()) error {
-	beside := func(name string, create maker) daemon.Component {
-		return daemon.Component{Name: name, Beside: true, Run: func(stop, _ context.Context, runs func()) error {
+	beside := func(name string, create maker) process.Component {
+		return process.Component{Name: name, Beside: true, Run: func(stop, _ context.Context, runs func()) error {
 			return n.run(stop, name, create, runs)
 		}}
 	}
-	return daemon.NewGroup(daemon.GroupOptions{Log: n.log, Now: time.Now},
-		daemon.Component{Name: "store", Run: func(stop, _ context.Context, runs func()) error {
+	return process.NewGroup(process.GroupOptions{Log: n.log, Now: time.Now},
+		process.Component{Name: "store", Run: func(stop, _ context.Context, runs func()) error {
 			runs()
 			return untilFailed(stop, embedded)
 		}},
@@ -104,7 +104,7 @@ func (n node) all(ctx context.Context, embedded *engine.Engine, ready func()) er
 		beside("aggregator", aggregatorCmd{}.make),
 		beside("archiver", archiverCmd{}.make),
 		beside("sharder", sharderCmd{}.make),
-		daemon.Component{Name: "admission", Run: func(stop, _ context.Context, admits func()) error {
+		process.Component{Name: "admission", Run: func(stop, _ context.Context, admits func()) error {
 			return n.run(stop, "admission", admissionCmd{}.make, func() {
 				admits()
 				ready()

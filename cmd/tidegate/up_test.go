@@ -54,8 +54,8 @@ func TestUpSuggestsWhatWorks(t *testing.T) {
 func TestGreeting(t *testing.T) {
 	w := newWorld()
 	up := upCmd{Dir: "./tidegate-data", adminFlags: adminFlags{AdminListen: "127.0.0.1:9464"}}
-	up.greet(output{process: w.process()}, defaultNATS)
-	up.greet(output{process: w.process(), json: true}, defaultNATS)
+	up.greet(output{environment: w.environment()}, defaultNATS)
+	up.greet(output{environment: w.environment(), json: true}, defaultNATS)
 	golden(t, "greeting.txt", w.stdout.String())
 }
 
@@ -64,7 +64,7 @@ func TestUpStopsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	w := newWorld()
-	code := run(ctx, []string{"up", "--dir", t.TempDir(), "--nats-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, w.process())
+	code := run(ctx, []string{"up", "--dir", t.TempDir(), "--nats-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, w.environment())
 	require.Equal(t, exitDone, code, w.stderr.String())
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/internal/audit/archive"
 	"github.com/tidegate/tidegate/internal/config"
-	"github.com/tidegate/tidegate/internal/requestlog"
+	"github.com/tidegate/tidegate/internal/process"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -48,7 +48,7 @@ type Plane struct {
 
 // Open returns the control plane of a node. It asks the store nothing.
 func Open(o Options) *Plane {
-	lines := requestlog.Wrap(o.Log)
+	lines := process.LogRequestIDs(o.Log)
 	client := dynamodb.NewFromConfig(o.DynamoDB)
 	// A write of a bucket that the SDK repeats after a lost reply is applied twice.
 	once := dynamodb.NewFromConfig(o.DynamoDB, func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} })

@@ -20,13 +20,13 @@ const (
 	headerBatchCommit   = "Nats-Batch-Commit"
 )
 
-// MaxBatch is how many messages the server takes in one batch.
+// MaxBatch is the number of messages that the server takes in a batch.
 const MaxBatch = 1000
 
-// Why the leader refused a batch: nothing of it is stored. After an error that is
-// none of these and no *jetstream.APIError the outcome is unknown.
+// Why the leader refused a batch: nothing of it is stored. After any
+// other error, except a *jetstream.APIError, the outcome is unknown.
 var (
-	// ErrFenced: a subject's last message is not the one that a message expects.
+	// ErrFenced: a subject's last message is not the message that a publish expects.
 	ErrFenced = errors.New("another writer was faster")
 	// ErrFull: the stream holds as much as it may.
 	ErrFull = errors.New("the stream is full")
@@ -39,16 +39,16 @@ const (
 	textFull        = "maximum bytes exceeded"
 )
 
-// Batch is one that was stored.
+// Batch identifies a stored batch.
 type Batch struct {
 	ID   string // random; Message.Batch of each of its messages
-	Last uint64 // sequence number of the last message; the others have those before it
+	Last uint64 // sequence number of the last message; the others have the numbers before it
 }
 
-// Batch is the ID of the batch that the message came in, empty for none.
+// Batch returns the ID of the batch that the message came in, or "".
 func (m *Message) Batch() string { return m.Header.Get(headerBatchID) }
 
-// Publish stores messages as one batch. It sets the headers of batches, also those
+// Publish stores messages as an atomic batch. It sets the headers of batches, also the headers
 // of an earlier attempt.
 func Publish(ctx context.Context, nc *nats.Conn, messages []*nats.Msg) (Batch, error) {
 	batch, commit := Batch{ID: nuid.Next()}, len(messages)-1
@@ -99,14 +99,14 @@ func acknowledged(data []byte, size int) (uint64, error) {
 }
 
 // IsFenced reports whether the leader refused a message because its subject's last
-// message is not the expected one.
+// message is not the expected message.
 func IsFenced(err error) bool {
 	var refused *jetstream.APIError
 	return errors.As(err, &refused) &&
 		(refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant)
 }
 
-// Alone makes a message of a batch that was refused one to be published by itself.
+// Alone makes a message of a refused batch fit to be published by itself.
 func Alone(m *nats.Msg) {
 	for _, header := range []string{headerBatchID, headerBatchSequence, headerBatchCommit} {
 		m.Header.Del(header)

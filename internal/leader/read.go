@@ -35,8 +35,7 @@ type Message struct {
 	Time     time.Time // when it was stored
 }
 
-// Last returns the last message of a subject; the error is ErrNone where there is
-// none.
+// Last returns the last message of a subject, or ErrNone if the subject has no message.
 func Last(ctx context.Context, nc *nats.Conn, stream, subject string) (*Message, error) {
 	return get(ctx, nc, stream, map[string]any{"last_by_subj": subject})
 }
@@ -80,7 +79,7 @@ func get(ctx context.Context, nc *nats.Conn, stream string, what map[string]any)
 	return m, nil
 }
 
-// Info returns what the leader says of the stream.
+// Info returns the leader's information about the stream.
 func Info(ctx context.Context, nc *nats.Conn, stream string) (*jetstream.StreamInfo, error) {
 	var answer struct {
 		Error *jetstream.APIError `json:"error"`
@@ -136,6 +135,19 @@ func TermOf(ctx context.Context, nc *nats.Conn, stream string) (Term, error) {
 		return Term{}, ErrInterrupted
 	}
 	return Term{Server: before}, nil
+}
+
+// Holds reports whether a term still holds; the zero Term never does. The term of a single
+// server is known from the connection, a cluster is asked.
+func Holds(ctx context.Context, nc *nats.Conn, stream string, term Term) (bool, error) {
+	switch {
+	case term == (Term{}):
+		return false, nil
+	case term.Server != "":
+		return nc.ConnectedServerId() == term.Server, nil
+	}
+	now, err := TermOf(ctx, nc, stream)
+	return err == nil && now == term, err
 }
 
 func ask(ctx context.Context, nc *nats.Conn, subject string, request, answer any) error {

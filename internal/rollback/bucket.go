@@ -8,7 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Bucket describes a key-value bucket whose writes a guard sees to.
+// Bucket describes a key-value bucket that a guard writes.
 type Bucket struct {
 	Name        string
 	Description string
@@ -16,7 +16,7 @@ type Bucket struct {
 	Replicas    int           // default 1
 }
 
-// OpenBucket makes the bucket, or brings it to these settings. It is one of
+// OpenBucket makes the bucket, or brings it to these settings. It is a bucket of
 // JetStream's, with two differences: it takes atomic batches, and it answers no
 // direct gets, so that every read is the leader's.
 func OpenBucket(ctx context.Context, js jetstream.JetStream, b Bucket) (jetstream.KeyValue, error) {

@@ -6,12 +6,12 @@
 //
 // # Words
 //
-//   - A beat is the last message of a key that one node writes, and no other. It
+//   - A beat is the last message of a key that a single node writes. It
 //     holds a nonce.
-//   - A term is the time in which one server process leads the stream without a
+//   - A term is the time in which a server process leads the stream without a
 //     break (package leader).
 //   - An epoch is a number in the table that grows with each rollback. A lease
-//     carries the epoch in which it was made; one of an older epoch gets no credit.
+//     carries the epoch in which it was made; a lease of an older epoch gets no credit.
 //   - A peer is another node that lives.
 //   - A write is certain when no node that lives knows of a rollback after it.
 //
@@ -19,14 +19,14 @@
 //
 // Every batch of a node's writes is followed by the node's beat, and counts once that
 // is acknowledged, so that the beat is the last of all that the node wrote. A key-value bucket keeps the last message of a
-// key; no other node overwrites this one, so that it is gone only if the stream was
+// key; no other node overwrites the beat, so that it is gone only if the stream was
 // rolled back to before it:
 //
 //	lease.17 │ lease.9 │ beat.A.1 ◀── A: "my last write was 3, with nonce x"
 //	       1 │       2 │        3 │ lease.17 │ beat.B.1
 //
 // If the stream was rolled back to after the beat, the node has lost nothing. Each
-// beat requires that the one before is still the last message of its key. So a node
+// beat requires that the previous beat is still the last message of its key. So a node
 // that lost something cannot overwrite the evidence, and notices with its next write. Sequence numbers alone would not do: other nodes may have
 // filled the stream up again.
 //
@@ -35,18 +35,18 @@
 // too, and have told the epoch. A peer that is silent is waited for as long as
 // [Tuning].Quarantine. A node that starts finds its peers by their beats.
 //
-// # Why none is invented
+// # Why no rollback is invented
 //
 // A record that another node overwrote, or that expired, is no evidence: only beats
 // are. A beat that is older than the bucket's TTL has expired with all that was
 // written before it. A server that wrongly believes to lead shows old messages: a
-// node that misses its beat first writes one under a new key, which takes a quorum,
+// node that misses its beat first writes a beat under a new key, which takes a quorum,
 // and looks again at the server that has it.
 //
-// # What is not covered
+// # Limits
 //
 // If no node that wrote the lost messages lives, or if it is cut off for longer than
-// the quarantine, the others cannot know. A bucket with one replica in a cluster
+// the quarantine, the others cannot know. A bucket with a single replica in a cluster
 // tells no term: its restart is noticed at the next look, and not before.
 //
 // # How to plug it in
@@ -72,7 +72,7 @@
 //	default:                                     // credits are final
 //	}
 //
-// All writes of records go through Write: one that does not is not covered by the
+// All writes of records go through Write: any other write is not covered by the
 // beat. Keys that begin with "beat." are the guard's. The node's user needs
 // $JS.API.STREAM.MSG.GET and $JS.API.STREAM.INFO of the bucket's stream, and the
 // subject api.EpochSubject to publish and to subscribe.

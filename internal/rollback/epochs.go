@@ -17,7 +17,7 @@ type Epochs struct {
 	client *dynamodb.Client
 	table  string
 	known  atomic.Int64
-	stored atomic.Int64 // the table has it, or a later one
+	stored atomic.Int64 // the table has it, or a later epoch
 }
 
 // NewEpochs returns the epoch of a table. It is 0 until Refresh.
@@ -28,7 +28,7 @@ func NewEpochs(client *dynamodb.Client, tableName string) *Epochs {
 // Current returns the highest epoch that is known.
 func (e *Epochs) Current() int64 { return e.known.Load() }
 
-// Adopt takes over an epoch that another node tells of, or that this one is about
+// Adopt takes over an epoch that another node reports, or that this node is about
 // to write, unless it is old.
 func (e *Epochs) Adopt(epoch int64) { raise(&e.known, epoch) }
 
@@ -49,10 +49,10 @@ func (e *Epochs) Refresh(ctx context.Context) error {
 	return e.adopt(out.Item)
 }
 
-// Advance ends the epoch that was known and returns the one that holds now. Of the
-// nodes that end one epoch at the same time one makes the next, and the others
+// Advance ends the epoch that was known and returns the epoch that holds now. If several
+// nodes end the same epoch at the same time, a single node makes the next, and the others
 // adopt it. After an error the epoch may have ended or not; another call is safe,
-// and does not end the next one too.
+// and does not end the next epoch too.
 func (e *Epochs) Advance(ctx context.Context, known int64) (int64, error) {
 	if e.stored.Load() > known {
 		return e.Current(), nil

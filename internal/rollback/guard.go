@@ -17,10 +17,10 @@ import (
 	"github.com/tidegate/tidegate/internal/leader"
 )
 
-// Config is what a guard needs.
+// Config holds the settings of a guard.
 type Config struct {
 	NATS    *nats.Conn
-	Bucket  string           // the key-value bucket that holds what must not be forgotten, of OpenBucket
+	Bucket  string           // the key-value bucket of OpenBucket, with the records that must not be forgotten
 	Subject string           // where the nodes tell each other of themselves, over core NATS
 	Epochs  *Epochs          // of the table
 	Now     func() time.Time // only differences count
@@ -34,7 +34,7 @@ type Tuning struct {
 	Look       time.Duration // how often a node tells of itself and looks at its beat. Default 500 ms
 	Quarantine time.Duration // how long a node waits for others to look at a new term. Default 5 s
 	Renew      time.Duration // how often a node that writes nothing renews its beat. Default 10 s
-	Timeout    time.Duration // of one request to NATS. Default 1 s
+	Timeout    time.Duration // of a request to NATS. Default 1 s
 }
 
 func (t Tuning) withDefaults() Tuning {
@@ -55,7 +55,7 @@ func (t Tuning) withDefaults() Tuning {
 }
 
 // refreshEvery is how often the epoch is read from the table though nothing
-// happens. What happens is told by broadcasts.
+// happens. Broadcasts report the changes of other nodes.
 const refreshEvery = 30 * time.Second
 
 // Guard is a node's part in noticing that a stream was rolled back. All writes that
@@ -72,10 +72,10 @@ type Guard struct {
 
 	// owned by run
 	beat      beat
-	pending   map[string]bool // nonces of beats whose write had no answer
+	pending   map[string]bool // nonces of beats that were written without an answer
 	beats     int             // beat keys so far
 	maxAge    time.Duration   // of the stream's messages; 0: they do not expire
-	owed      int64           // the epoch that the table must still get; 0: none
+	owed      int64           // the epoch that the table must still get; 0: the table has the epoch
 	refreshed time.Time       // when the epoch was last read
 
 	queue  queue
@@ -86,13 +86,13 @@ type Guard struct {
 	looked  leader.Term     // in which this node last found its beat; guarded by mu
 	since   time.Time       // when looked was seen first; guarded by mu
 	peers   map[string]peer // the other nodes; guarded by mu
-	changed chan struct{}   // is closed and replaced when one of these changes; guarded by mu
+	changed chan struct{}   // is closed and replaced when a guarded field changes; guarded by mu
 }
 
 // beat is the last message of the key that only this node writes.
 type beat struct {
 	subject  string
-	sequence uint64 // 0: there is none yet
+	sequence uint64 // 0: the bucket has no beat yet
 	nonce    string
 	at       time.Time // when it was acknowledged, at the latest
 	epoch    int64     // that held then
@@ -127,7 +127,7 @@ func New(cfg Config) (*Guard, error) {
 // Ready is closed once the guard has looked at the stream for the first time.
 func (g *Guard) Ready() <-chan struct{} { return g.ready }
 
-// Run writes and looks until ctx ends, then writes what waits and leaves. It
+// Run writes and looks until ctx ends, then writes the waiting records and leaves. It
 // returns when all it started has ended. Failures of NATS and of the store are
 // waited out.
 func (g *Guard) Run(ctx context.Context) error {
@@ -168,7 +168,7 @@ func (g *Guard) Subscriptions() int {
 
 // Certain waits until this node, and every other that was known to live, has looked
 // at the stream since it last changed its leader. It returns the epoch: a lease of
-// an older one gets no credit. The error is that of ctx.
+// an older epoch gets no credit. The error is ctx's.
 func (g *Guard) Certain(ctx context.Context) (epoch int64, err error) {
 	for {
 		certain, changed := g.certain()

@@ -17,7 +17,7 @@ func (g *Guard) tick(ctx context.Context) {
 	g.forget()
 }
 
-// fails counts and logs what is tried again at the next tick.
+// fails counts and logs a failure that is tried again at the next tick.
 func (g *Guard) fails(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		g.metrics.failures.Inc()
@@ -27,7 +27,7 @@ func (g *Guard) fails(ctx context.Context, err error) error {
 }
 
 // look finds out whether the stream still has this node's beat, and with it all
-// that the node wrote before. A look within one term counts for it.
+// that the node wrote before. A look within a single term counts for it.
 func (g *Guard) look(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	term, err := g.term(ctx)
@@ -76,7 +76,7 @@ func (g *Guard) term(ctx context.Context) (leader.Term, error) {
 	return leader.TermOf(call, g.cfg.NATS, g.stream)
 }
 
-// sees notes the term that the leader tells, the zero Term for none.
+// sees notes the term that the leader reports, or the zero Term.
 func (g *Guard) sees(term leader.Term) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -89,13 +89,13 @@ func (g *Guard) hasLooked(term leader.Term) bool {
 	return g.looked == term
 }
 
-// found is what the leader has of a beat.
+// found is the leader's state of a beat.
 type found uint8
 
 const (
 	foundSame    found = iota // the last beat that was acknowledged
-	foundPending              // a later one, whose acknowledgement was lost; it is the last now
-	foundOther                // an older one, or none: the stream was rolled back, or its leader is behind
+	foundPending              // a later beat with a lost acknowledgement; it is the last now
+	foundOther                // an older beat, or no beat: the stream was rolled back, or its leader is behind
 )
 
 // find reads the beat at the leader.
@@ -122,8 +122,8 @@ func (g *Guard) find(ctx context.Context) (found, error) {
 	return foundOther, nil
 }
 
-// verify finds out whether the beat is there, renews one that is old, and sees to
-// what follows where it is gone.
+// verify finds out whether the beat is there, renews an old beat, and handles
+// the consequences of a missing beat.
 func (g *Guard) verify(ctx context.Context, term leader.Term) error {
 	state, err := g.find(ctx)
 	if err != nil {
@@ -174,7 +174,7 @@ func (g *Guard) doubt(ctx context.Context, term leader.Term) error {
 	return nil
 }
 
-// rolledBack ends the epoch in which the lost beat was written. This node and those
+// rolledBack ends the epoch in which the lost beat was written. This node and the nodes
 // that hear it stop giving credits to its leases at once, the table follows.
 func (g *Guard) rolledBack(ctx context.Context, lost beat) {
 	g.metrics.rollbacks.Inc()

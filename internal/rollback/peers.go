@@ -16,7 +16,7 @@ type peer struct {
 	term  leader.Term // that it has looked at
 }
 
-// told is what a node tells of itself.
+// told is the message in which a node reports its state.
 type told struct {
 	Node    string      `json:"node"`
 	Term    leader.Term `json:"term"` // that it has looked at
@@ -56,7 +56,7 @@ func (g *Guard) meet(ctx context.Context) error {
 	return nil
 }
 
-// hear takes in what a node tells of itself.
+// hear takes in the report of a node.
 func (g *Guard) hear(data []byte) {
 	var t told
 	if err := json.Unmarshal(data, &t); err != nil || t.Node == "" || t.Node == g.node {
@@ -73,7 +73,7 @@ func (g *Guard) hear(data []byte) {
 	g.signal()
 }
 
-// tell tells the others of this node. What is lost is told again at the next tick.
+// tell reports this node's state to the others. A lost report is repeated at the next tick.
 func (g *Guard) tell(leaving bool) {
 	g.mu.Lock()
 	t := told{Node: g.node, Term: g.looked, Leaving: leaving}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
@@ -32,7 +33,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, nats: natstest.Start(t), store: tabletest.New(t)}
+	w := &world{t: t, nats: natstest.StartWith(t, &server.Options{JetStream: true, StoreDir: t.TempDir()}), store: tabletest.New(t)}
 	w.open()
 	return w
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/tidegate/tidegate/internal/leader"
 )
 
-// What became of a write. Any other error says that its outcome is unknown.
+// Outcomes of a write. Any other error says that the outcome is unknown.
 var (
-	// ErrRefused: the key's last revision is not the one that was expected. Nothing
+	// ErrRefused: the key's last revision is not the expected revision. Nothing
 	// was written.
 	ErrRefused = errors.New("the key has another revision")
 	// ErrNotWritten: nothing was written. The error says why.
@@ -28,9 +28,9 @@ var (
 )
 
 const (
-	// maxWrites is how many writes go in one batch. More wait for the next.
+	// maxWrites is the number of writes of a batch. More wait for the next.
 	maxWrites = 500
-	// fewWrites are published one by one: a batch costs the server as much as about
+	// fewWrites are published separately: a batch costs the server as much as about
 	// ten messages that it syncs.
 	fewWrites = 8
 )
@@ -41,7 +41,7 @@ const (
 	operationPurge  = "PURGE"
 )
 
-// write is one that waits or is under way.
+// write is a write that waits or is under way.
 type write struct {
 	message  *nats.Msg
 	done     chan struct{} // closed when sequence and err are set
@@ -56,7 +56,7 @@ func (w *write) end(sequence uint64, err error) {
 
 // queue holds the writes that wait.
 type queue struct {
-	wake chan struct{} // holds one while writes wait
+	wake chan struct{} // holds a signal while writes wait
 
 	mu      sync.Mutex
 	waiting []*write // guarded by mu
@@ -94,7 +94,7 @@ func (q *queue) remove(w *write) bool {
 	return false
 }
 
-// take removes the writes of the next batch: of each key one.
+// take removes the writes of the next batch, with a single write of each key.
 func (q *queue) take() (batch []*write) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -114,9 +114,9 @@ func (q *queue) take() (batch []*write) {
 	return batch
 }
 
-// Write stores a key's value if the key's last revision is still the given one, 0
-// for none. It returns the new revision, and the epoch that is certain to hold after
-// it: see Certain. Writes of a node that come together share one batch. A call that
+// Write stores a key's value if the key's last revision is still the given revision, 0
+// for a new key. It returns the new revision, and the epoch that is certain to hold after
+// it: see Certain. Writes of a node that come together share a batch. A call that
 // ends with ctx before its write was sent has ErrNotWritten.
 func (g *Guard) Write(ctx context.Context, key string, value []byte, revision uint64) (sequence uint64, epoch int64, err error) {
 	m := nats.NewMsg(subjectOf(g.cfg.Bucket, key))
@@ -173,8 +173,8 @@ func (g *Guard) send(ctx context.Context, batch []*write) {
 	}
 }
 
-// refused sends the writes of a batch again that was refused as a whole: one by one,
-// or at once where it was the beat that was refused, of which an earlier one was stored
+// refused sends the writes of a batch again that was refused as a whole: each separately,
+// or at once if the beat was refused because an earlier beat was stored
 // though its answer was lost.
 func (g *Guard) refused(ctx context.Context, batch []*write) {
 	switch state, err := g.find(ctx); {
@@ -194,8 +194,8 @@ func (g *Guard) refused(ctx context.Context, batch []*write) {
 	}
 }
 
-// sendEach publishes writes one after another without waiting in between. The beat
-// comes last: once it is acknowledged, it stands for those before it too.
+// sendEach publishes writes in sequence without waiting in between. The beat
+// comes last: once it is acknowledged, it stands for the writes before it too.
 func (g *Guard) sendEach(ctx context.Context, few []*write) {
 	futures := make([]jetstream.PubAckFuture, len(few))
 	for i, w := range few {
@@ -227,7 +227,7 @@ func (g *Guard) sendEach(ctx context.Context, few []*write) {
 	}
 }
 
-// outcome is what became of a write that was published alone; beat is what became of
+// outcome is the result of a write that was published alone; beat is the result of
 // the beat behind it.
 func outcome(ctx context.Context, of jetstream.PubAckFuture, beat error) (uint64, error) {
 	var refused *jetstream.APIError
@@ -256,12 +256,12 @@ func (g *Guard) looksAgain(ctx context.Context) {
 	single := g.seen.Server != ""
 	g.mu.Unlock()
 	if !single {
-		term, _ := g.term(ctx) // none where it fails: the next look will tell
+		term, _ := g.term(ctx) // the zero Term if it fails: the next look finds out
 		g.sees(term)
 	}
 }
 
-// publish stores messages and the next beat behind them as one batch. The error is
+// publish stores messages and the next beat behind them as a batch. The error is
 // leader.ErrFenced where a message, or the beat, expected another revision.
 func (g *Guard) publish(ctx context.Context, messages []*nats.Msg) (last uint64, _ error) {
 	nonce, m := g.nextBeat()
@@ -290,7 +290,7 @@ func (g *Guard) publishBeat(ctx context.Context, nonce string, m *nats.Msg) erro
 	return g.published(nonce, 0, err)
 }
 
-// nextBeat is the beat that follows the last one.
+// nextBeat returns the beat that follows the last beat.
 func (g *Guard) nextBeat() (nonce string, m *nats.Msg) {
 	nonce, m = nuid.Next(), nats.NewMsg(g.beat.subject)
 	m.Data = []byte(nonce)
@@ -298,7 +298,7 @@ func (g *Guard) nextBeat() (nonce string, m *nats.Msg) {
 	return nonce, m
 }
 
-// published notes what became of a beat.
+// published notes the outcome of a beat.
 func (g *Guard) published(nonce string, sequence uint64, err error) error {
 	var refused *jetstream.APIError
 	switch {
@@ -326,7 +326,7 @@ func (g *Guard) fresh() {
 	g.pending = map[string]bool{}
 }
 
-// leave writes what waits, takes the beat away and tells the others.
+// leave writes the waiting records, takes the beat away and tells the others.
 func (g *Guard) leave(ctx context.Context) {
 	g.queue.mu.Lock()
 	g.queue.closed = true
@@ -340,5 +340,5 @@ func (g *Guard) leave(ctx context.Context) {
 		_ = g.publishBeat(ctx, nonce, m) // otherwise others wait for it once
 	}
 	g.tell(true)
-	_ = g.cfg.NATS.FlushTimeout(g.tuning.Timeout) // what the others do not hear costs them a wait
+	_ = g.cfg.NATS.FlushTimeout(g.tuning.Timeout) // a report that the others miss costs them a wait
 }

@@ -9,7 +9,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tidegate/tidegate/internal/config"
-	"github.com/tidegate/tidegate/internal/requestlog"
+	"github.com/tidegate/tidegate/internal/process"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/bucket"
@@ -87,7 +87,7 @@ func about(ctx context.Context, calls ...*call) context.Context {
 	for i, q := range calls {
 		ids[i] = q.request.id()
 	}
-	return requestlog.With(ctx, ids...)
+	return process.WithRequestIDs(ctx, ids...)
 }
 
 // answer gives the call its result. It reports false if the call was answered before.

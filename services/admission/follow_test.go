@@ -14,31 +14,31 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/engine/fault"
-	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/events"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
 // feed is the change feed as a relay fills it.
-type feed struct {
+type changeFeed struct {
 	js jetstream.JetStream
 	n  int
 }
 
-func (w *world) feed(t *testing.T) *feed {
+func (w *world) feed(t *testing.T) *changeFeed {
 	t.Helper()
-	f := &feed{}
+	f := &changeFeed{}
 	var err error
 	f.js, err = jetstream.New(w.nats.Connect(t))
 	require.NoError(t, err)
-	_, err = consume.EnsureFeed(t.Context(), f.js, consume.Retention{})
+	_, err = feed.EnsureFeed(t.Context(), f.js, feed.Retention{})
 	require.NoError(t, err)
 	return f
 }
 
 // tell publishes an event.
-func (f *feed) tell(t *testing.T, e *events.Event) {
+func (f *changeFeed) tell(t *testing.T, e *events.Event) {
 	t.Helper()
 	f.n++
 	var err error
@@ -49,7 +49,7 @@ func (f *feed) tell(t *testing.T, e *events.Event) {
 	f.send(t, events.Subject(e.Kind(), events.Lane(e.Key)), data)
 }
 
-func (f *feed) send(t *testing.T, subject string, data []byte) {
+func (f *changeFeed) send(t *testing.T, subject string, data []byte) {
 	t.Helper()
 	_, err := f.js.Publish(t.Context(), subject, data)
 	require.NoError(t, err)

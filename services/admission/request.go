@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/tidegate/tidegate/internal/requestlog"
+	"github.com/tidegate/tidegate/internal/process"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/bucket"
 )
@@ -67,7 +67,7 @@ func (r *request) asker() asker {
 
 // about returns a context for log lines about the request.
 func (r *request) about() context.Context {
-	return traced(requestlog.With(r.service.abort, r.id()), r.span)
+	return traced(process.WithRequestIDs(r.service.abort, r.id()), r.span)
 }
 
 // traceSpan implements origin.

@@ -16,7 +16,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tidegate/tidegate/internal/config"
-	"github.com/tidegate/tidegate/internal/requestlog"
+	"github.com/tidegate/tidegate/internal/process"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -146,7 +146,7 @@ func New(cfg Config) (*Service, error) {
 	}
 	s.env = &env{
 		store: truth, settings: settings, clock: cfg.Clock, pool: new(workerPool), nonces: newNonces(), metrics: m,
-		log:   requestlog.Wrap(cfg.Log),
+		log:   process.LogRequestIDs(cfg.Log),
 		batch: tuning.Batch, share: tuning.Queue / bucketShare, unsettled: new(atomic.Int64),
 	}
 	s.abort, s.abortWork = context.WithCancel(context.Background())

@@ -388,22 +388,6 @@ func TestASettlementWaitsForAnotherOfItsLease(t *testing.T) {
 	require.EqualValues(t, 600, w.consumed(t, "tpm"))
 }
 
-// stuckRecords stores a record, says so to the test, and answers only when the node
-// aborts its work.
-type stuckRecords struct {
-	lease.Records
-	stored chan struct{}
-}
-
-func (s *stuckRecords) Write(ctx context.Context, key string, rec *lease.Record, expected uint64) (uint64, int64, error) {
-	if _, _, err := s.Records.Write(ctx, key, rec, expected); err != nil {
-		return 0, 0, err
-	}
-	close(s.stored)
-	<-ctx.Done()
-	return 0, 0, ctx.Err()
-}
-
 // A node dies between the record and the debits: once its time is over, a repeat writes
 // the debits that are left, and gives the credit no second time.
 func TestANodeDiesWithinASettlement(t *testing.T) {
@@ -412,10 +396,17 @@ func TestANodeDiesWithinASettlement(t *testing.T) {
 	nc := w.nats.Connect(t)
 	token := acquire(t, nc, tokens500).Lease
 	mixed := adjustBody(token, `{"rpm":1,"tpm":-100}`)
-	stuck := &stuckRecords{dies.leases.Records, make(chan struct{})}
-	dies.leases.Records = stuck
+	stored := make(chan struct{})
+	dies.leases.Records = &hookedRecords{Records: dies.leases.Records, write: func(ctx context.Context, _ int32, store storeRecord) (uint64, int64, error) {
+		if _, _, err := store(); err != nil {
+			return 0, 0, err
+		}
+		close(stored)
+		<-ctx.Done() // the node gets no further
+		return 0, 0, ctx.Err()
+	}}
 	sendAs(t, nc, api.VerbAdjust, "", mixed)
-	<-stuck.stored
+	<-stored
 	require.NoError(t, dies.stop())
 	require.EqualValues(t, 1, w.consumed(t, "rpm"))
 	require.EqualValues(t, 500, w.consumed(t, "tpm"))

@@ -125,11 +125,11 @@ func (s *simulation) setLimits(t *testing.T, capacity, rate int64) {
 	news := &nats.Msg{Subject: api.ConfigSubject(api.DefaultNamespace), Data: []byte(`{"resource":"gpt-4"}`)}
 	for _, at := range s.slots {
 		if s.random.IntN(4) > 0 {
-			at.node.configChanged(news)
+			(&listener{Service: at.node.Service}).configChanged(news)
 		}
 	}
 	if s.checker != nil {
-		s.checker.configChanged(news)
+		(&listener{Service: s.checker.Service}).configChanged(news)
 	}
 }
 

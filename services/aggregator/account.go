@@ -6,14 +6,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/events"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-// entry is what one record adds to one snapshot.
+// entry is the addition of a record to a snapshot.
 type entry struct {
 	record   int    // its index in the batch
 	shard    int    // of the bucket
@@ -23,7 +23,7 @@ type entry struct {
 	acquires int64
 }
 
-// account is what a batch adds to one snapshot, in order. It is settled from the
+// account holds the additions of a batch to a snapshot, in order. It is settled from the
 // front.
 type account struct {
 	key     keys.Usage
@@ -34,9 +34,9 @@ type account struct {
 	unknown bool // a write has an unknown outcome, and may still arrive
 }
 
-// accounts sorts what the records of a batch tell by snapshot. Records that used
-// nothing are in none.
-func accounts(records []consume.Record, windows []api.Window, keep time.Duration) []*account {
+// accounts sorts the usage in the records of a batch by snapshot. Records without usage
+// have no account.
+func accounts(records []feed.Record, windows []api.Window, keep time.Duration) []*account {
 	var all []*account
 	byKey := map[keys.Usage]*account{}
 	for i, r := range records {
@@ -66,7 +66,7 @@ func accounts(records []consume.Record, windows []api.Window, keep time.Duration
 	return all
 }
 
-// enter adds an entry, unless the batch has it already: one whose shard has come
+// enter adds an entry, unless the batch has it already: an entry with a shard that has come
 // as far, or a mark that is there.
 func (a *account) enter(e entry) {
 	for _, other := range a.entries {
@@ -82,8 +82,8 @@ func (a *account) enter(e entry) {
 	a.entries = append(a.entries, e)
 }
 
-// write is the form that counts the account's first n entries: those up to a
-// replay, or a replay alone, and as many as one write can count, at most so many.
+// write returns the form that counts the account's first n entries: the entries up to a
+// replay, or a replay alone, and as many as a single write can count, at most so many.
 func (a *account) write(most int) (form *table.CountUsage, n int) {
 	form = &table.CountUsage{Key: a.key, TTL: a.ttl}
 	sums := map[string]int64{}
@@ -110,7 +110,7 @@ func (a *account) write(most int) (form *table.CountUsage, n int) {
 	return form, n
 }
 
-// tooMuch reports whether one write cannot count more: it would count too many limits, or
+// tooMuch reports whether a write cannot count more: it would count too many limits, or
 // a sum that is no int64.
 func tooMuch(sums, more map[string]int64) bool {
 	n := len(sums)

@@ -10,7 +10,7 @@ import (
 	smithytime "github.com/aws/smithy-go/time"
 	"github.com/sourcegraph/conc/pool"
 
-	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -22,7 +22,7 @@ const (
 	attempts = 4
 	// maxSnapshotLimits is how many limits a snapshot counts once the store has
 	// rejected a write: an item has at most 400 KB, and so room for 5,000 limits of
-	// the longest names. Nobody has as many within a month but to do harm.
+	// the longest names. Only an attacker has as many within a month.
 	maxSnapshotLimits = 4000
 )
 
@@ -31,7 +31,7 @@ type counter struct {
 	store   *usageStore
 	windows []api.Window
 	keep    time.Duration // a snapshot, after its window
-	writes  int           // snapshots of one batch that are written at once
+	writes  int           // snapshots of a batch that are written at once
 }
 
 // refusal is a record that its snapshot has no room for.
@@ -42,7 +42,7 @@ type refusal struct {
 
 // apply counts a batch. After an error some of its snapshots may have been
 // written; the same batch given again counts nothing twice.
-func (c *counter) apply(ctx context.Context, b *consume.Batch) error {
+func (c *counter) apply(ctx context.Context, b *feed.Batch) error {
 	all := accounts(b.Records, c.windows, c.keep)
 	refused := make([][]refusal, len(all))
 	err := c.each(all, func(i int) (err error) {
@@ -61,7 +61,7 @@ func (c *counter) apply(ctx context.Context, b *consume.Batch) error {
 	}
 	for i, some := range refused {
 		if c.store.lost.Known(all[i].key.Namespace) {
-			continue // nobody asks for its usage
+			continue // its usage is never read
 		}
 		for _, r := range some {
 			if err := c.setApart(ctx, b.Records, r.record, all, refused); err != nil {
@@ -83,8 +83,8 @@ func (c *counter) each(all []*account, do func(i int) error) error {
 }
 
 // setApart adds the mark of a refused record to the snapshots that do count it. A replay
-// is given to all snapshots of the record, and those refuse it.
-func (c *counter) setApart(ctx context.Context, records []consume.Record, record int, all []*account, refused [][]refusal) error {
+// is given to all snapshots of the record, and the marked snapshots refuse it.
+func (c *counter) setApart(ctx context.Context, records []feed.Record, record int, all []*account, refused [][]refusal) error {
 	r := &records[record]
 	if r.Replay != "" {
 		return nil // each snapshot that counts it has its mark
@@ -95,7 +95,7 @@ func (c *counter) setApart(ctx context.Context, records []consume.Record, record
 			continue
 		}
 		mark := &account{key: a.key, ttl: a.ttl, entries: []entry{{replay: r.Mark()}}}
-		// A snapshot that has no room for the mark has none for the replay.
+		// A snapshot without room for the mark has no room for the replay.
 		if _, err := c.settle(ctx, mark); err != nil {
 			return err
 		}
@@ -103,7 +103,7 @@ func (c *counter) setApart(ctx context.Context, records []consume.Record, record
 	return nil
 }
 
-// clean deletes what the batch may have made in namespaces that are lost: their purge may
+// clean deletes the batch's snapshots in namespaces that are lost: their purge may
 // be done, and would not find it (see [config.PurgedNamespaces]).
 func (c *counter) clean(ctx context.Context, all []*account) error {
 	lost := map[string]bool{}

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/engine/fault"
-	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/events"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -189,8 +189,8 @@ func TestWhatUsesNothingWritesNothing(t *testing.T) {
 }
 
 // replayed is a record from the dead letters.
-func replayed(e *events.Event, mark string) consume.Record {
-	return consume.Record{Event: e, Replay: mark}
+func replayed(e *events.Event, mark string) feed.Record {
+	return feed.Record{Event: e, Replay: mark}
 }
 
 // A record from the dead letters comes behind others of its shard, and counts
@@ -202,11 +202,11 @@ func TestAReplayCountsUnderItsMark(t *testing.T) {
 		h.one("alice", 0)
 	}
 	b := batch(h.records[0], h.records[2])
-	b.Records = append(b.Records, replayed(h.records[1], "7"), consume.Record{Event: h.records[3]}, replayed(h.records[1], "7"))
+	b.Records = append(b.Records, replayed(h.records[1], "7"), feed.Record{Event: h.records[3]}, replayed(h.records[1], "7"))
 	w.Fail("UpdateItem", fault.Fault{}, fault.Fault{}, fault.Fault{Kind: fault.ReplyLost})
 	require.NoError(t, c.apply(t.Context(), b))
 	h.mustBeCounted(t, w)
-	b = &consume.Batch{Records: []consume.Record{replayed(h.records[1], "7")}}
+	b = &feed.Batch{Records: []feed.Record{replayed(h.records[1], "7")}}
 	require.NoError(t, c.apply(t.Context(), b))
 	h.mustBeCounted(t, w)
 	require.Equal(t, []string{"7"}, w.snapshot(t, daily("alice", h.at)).Replays)
@@ -223,7 +223,7 @@ func TestASnapshotCountsSoManyReplays(t *testing.T) {
 		marks[i] = strconv.Itoa(i)
 	}
 	require.NoError(t, w.set(t, daily("alice", h.at), "replays", &types.AttributeValueMemberSS{Value: marks}))
-	b := &consume.Batch{Records: []consume.Record{replayed(h.records[1], "0"), replayed(h.records[1], "x")}}
+	b := &feed.Batch{Records: []feed.Record{replayed(h.records[1], "0"), replayed(h.records[1], "x")}}
 	require.NoError(t, c.apply(t.Context(), b))
 	require.Equal(t, map[int]string{1: "the daily snapshot of 2026-03-01T00:00:00Z counts 500 replays, and has no room for more"}, reasons(b))
 	require.EqualValues(t, 3, w.snapshot(t, hourly("alice", h.at)).Acquires, "the hour has room for both marks")
@@ -231,7 +231,7 @@ func TestASnapshotCountsSoManyReplays(t *testing.T) {
 }
 
 // reasons are why records of a batch were refused.
-func reasons(b *consume.Batch) map[int]string {
+func reasons(b *feed.Batch) map[int]string {
 	texts := map[int]string{}
 	for i, err := range b.Refused() {
 		texts[i] = err.Error()

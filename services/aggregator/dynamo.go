@@ -20,12 +20,12 @@ import (
 type usageStore struct {
 	client  *dynamodb.Client
 	table   string
-	timeout time.Duration // of one call
+	timeout time.Duration // of a call
 	metrics *metrics
 	lost    *config.PurgedNamespaces
 }
 
-// newStore makes one attempt per call: whether to try again, and for how long, is
+// newStore makes a single attempt per call: whether to try again, and for how long, is
 // the caller's to say.
 func newStore(cfg aws.Config, tableName string, timeout time.Duration, m *metrics) (*usageStore, error) {
 	client := dynamodb.NewFromConfig(cfg, func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} })
@@ -39,7 +39,7 @@ func newStore(cfg aws.Config, tableName string, timeout time.Duration, m *metric
 // errRejected says that the store understood a write and will never take it.
 var errRejected = errors.New("the store rejects the write")
 
-// written is what became of a write that the store answered.
+// written is the outcome of a write that the store answered.
 type written struct {
 	made    bool         // the snapshot was not there before
 	counted *table.Usage // refused: the snapshot, which counts something in it already
@@ -66,7 +66,7 @@ func (s *usageStore) count(ctx context.Context, form *table.CountUsage) (written
 	return written{}, fmt.Errorf("write the snapshot %s %s: %w", form.Key.Key().PK, form.Key.Key().SK, err)
 }
 
-// read is one consistent read.
+// read is a consistent read.
 func (s *usageStore) read(ctx context.Context, key keys.Usage) (*table.Usage, error) {
 	call, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/engine/fault"
-	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
@@ -31,9 +31,9 @@ func (w *world) pad(t *testing.T, key keys.Usage, room int) {
 }
 
 // replay gives a refused record again, as the dead letters do.
-func replay(t *testing.T, c *counter, r *consume.Record) *consume.Batch {
+func replay(t *testing.T, c *counter, r *feed.Record) *feed.Batch {
 	t.Helper()
-	b := &consume.Batch{Records: []consume.Record{replayed(r.Event, r.Mark())}}
+	b := &feed.Batch{Records: []feed.Record{replayed(r.Event, r.Mark())}}
 	require.NoError(t, c.apply(t.Context(), b))
 	return b
 }

@@ -15,30 +15,30 @@ import (
 
 	"github.com/tidegate/tidegate/engine"
 	"github.com/tidegate/tidegate/engine/fault"
-	"github.com/tidegate/tidegate/internal/consume"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/internal/table/tabletest"
 	"github.com/tidegate/tidegate/pkg/events"
 )
 
 // feed is a NATS server with a change feed.
-type feed struct {
+type changeFeed struct {
 	nats *natstest.Server
 	js   jetstream.JetStream
 }
 
-func newFeed(t *testing.T) *feed {
+func newFeed(t *testing.T) *changeFeed {
 	t.Helper()
-	f := &feed{nats: natstest.Start(t)}
+	f := &changeFeed{nats: natstest.Start(t)}
 	var err error
 	f.js, err = jetstream.New(f.nats.Connect(t))
 	require.NoError(t, err)
-	_, err = consume.EnsureFeed(t.Context(), f.js, consume.Retention{})
+	_, err = feed.EnsureFeed(t.Context(), f.js, feed.Retention{})
 	require.NoError(t, err)
 	return f
 }
 
-func (f *feed) publish(t *testing.T, e *events.Event) {
+func (f *changeFeed) publish(t *testing.T, e *events.Event) {
 	t.Helper()
 	data, err := events.Encode(e)
 	require.NoError(t, err)
@@ -53,13 +53,13 @@ type running struct {
 	ended chan error
 }
 
-func (w *world) start(t *testing.T, f *feed, name string) *running {
+func (w *world) start(t *testing.T, f *changeFeed, name string) *running {
 	t.Helper()
 	r := &running{conn: f.nats.Connect(t), ended: make(chan error, 1)}
 	a, err := New(Config{
 		NATS: r.conn, DynamoDB: engine.Config(w.Faults, "us-east-1"), Table: w.Table, Member: name,
 		Now: time.Now, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(),
-		Tuning: Tuning{StoreTimeout: 100 * time.Millisecond, Feed: consume.Tuning{
+		Tuning: Tuning{StoreTimeout: 100 * time.Millisecond, Feed: feed.Tuning{
 			Batch: 32, Heartbeat: 100 * time.Millisecond, MemberTTL: time.Second, PinTTL: time.Second, AckWait: time.Second,
 			Poll: 100 * time.Millisecond, MaxBackoff: 100 * time.Millisecond, DrainTimeout: 5 * time.Second,
 		}},
@@ -78,7 +78,7 @@ func (w *world) start(t *testing.T, f *feed, name string) *running {
 }
 
 // drained waits until every record is acknowledged.
-func (f *feed) drained(t *testing.T) {
+func (f *changeFeed) drained(t *testing.T) {
 	t.Helper()
 	stream, err := f.js.Stream(t.Context(), events.StreamName)
 	require.NoError(t, err)
@@ -141,7 +141,7 @@ func TestOutagesAndDeadLetters(t *testing.T) {
 	r := w.start(t, f, "a")
 	f.drained(t)
 	h.mustBeCounted(t, w)
-	letters, _, err := consume.NewDeadLetters(f.js).List(t.Context(), service, 0, 10)
+	letters, _, err := feed.NewDeadLetters(f.js).List(t.Context(), service, 0, 10)
 	require.NoError(t, err)
 	require.Len(t, letters, 1)
 	require.Equal(t, "no JSON", string(letters[0].Data))

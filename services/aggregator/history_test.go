@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/bucket"
 	"github.com/tidegate/tidegate/pkg/events"
@@ -149,10 +149,10 @@ func (h *history) step(n int) {
 }
 
 // batch is records as a lane brings them.
-func batch(records ...*events.Event) *consume.Batch {
-	b := &consume.Batch{}
+func batch(records ...*events.Event) *feed.Batch {
+	b := &feed.Batch{}
 	for _, e := range records {
-		b.Records = append(b.Records, consume.Record{Event: e})
+		b.Records = append(b.Records, feed.Record{Event: e})
 	}
 	return b
 }

@@ -4,9 +4,11 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidegate/tidegate/internal/worker"
 )
 
-// metrics of an aggregator; those of the feed are counted by package consume.
+// metrics counts the work of an aggregator; package feed counts the feed's.
 type metrics struct {
 	written prometheus.Counter
 	refused prometheus.Counter
@@ -27,10 +29,8 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Name: "tidegate_aggregator_write_units_total", Help: "Write capacity units of usage snapshots, refused writes excluded.",
 		}),
 	}
-	for _, c := range []prometheus.Collector{writes, m.units} {
-		if err := reg.Register(c); err != nil {
-			return nil, err
-		}
+	if err := worker.Register(reg, writes, m.units); err != nil {
+		return nil, err
 	}
 	return m, nil
 }

@@ -1,11 +1,11 @@
-// Package archiver keeps audit events for good: it follows the change feed, and what
+// Package archiver keeps audit events for good: it follows the change feed, and an event that
 // leaves the table, by its ttl or by hand, becomes an object of the archive.
 //
 // # Words
 //
-//   - A batch is what one lane of the feed brought: so many records, or those of so
+//   - A batch holds the records of a lane: so many records, or the records of so
 //     long a time.
-//   - A bundle is what a batch has of one namespace and one day: one object, or
+//   - A bundle holds the events of a batch of the same namespace and day: an object, or
 //     several where the events are large.
 //
 // # The picture
@@ -22,10 +22,10 @@
 // then it comes again, to whichever archiver lives. The same events make the same
 // objects, and an object that is there is left as it is. A batch that comes again
 // with other borders makes other objects, in which an event may be for the second
-// time; readers drop what they have had. The archive's own documentation says how.
+// time; readers drop repeated events. The archive's own documentation says how.
 //
 // A store that fails is waited for. The lane stands, nothing passes, and the feed
-// keeps what is behind (tidegate_feed_lanes_waiting, tidegate_feed_oldest_seconds).
+// keeps the later records (tidegate_feed_lanes_waiting, tidegate_feed_oldest_seconds).
 //
 //	a, err := archiver.New(archiver.Config{NATS: nc, Archive: archive, Member: name, …})
 //	err = a.Run(ctx) // until ctx ends and the batches under way are stored

@@ -13,7 +13,7 @@ import (
 
 	"github.com/tidegate/tidegate/internal/audit/archive"
 	"github.com/tidegate/tidegate/internal/audit/archive/archivetest"
-	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/pkg/events"
 )
 
@@ -131,7 +131,6 @@ func TestBatchesBySizeAndAge(t *testing.T) {
 	mustHold(t, w.Open(t), deleted)
 	require.Zero(t, w.open(t))
 
-	how = tuning() // it takes lanes within a second, whatever the first one left behind
 	how.Feed.Linger = 200 * time.Millisecond
 	r = w.start(t, "b", how)
 	late := deletion(namespaces()[0], "alice", 30, true)
@@ -151,7 +150,7 @@ func TestDeadLetters(t *testing.T) {
 	r := w.start(t, "a", calm())
 	w.drained(t)
 	mustHold(t, w.Open(t), []*events.Event{good})
-	letters, _, err := consume.NewDeadLetters(w.js).List(t.Context(), service, 0, 10)
+	letters, _, err := feed.NewDeadLetters(w.js).List(t.Context(), service, 0, 10)
 	require.NoError(t, err)
 	require.Len(t, letters, 1)
 	r.leave(t)

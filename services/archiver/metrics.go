@@ -4,9 +4,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidegate/tidegate/internal/audit/archive"
+	"github.com/tidegate/tidegate/internal/worker"
 )
 
-// metrics of an archiver; those of the feed are counted by package consume.
+// metrics counts the work of an archiver; package feed counts the feed's.
 type metrics struct {
 	events  prometheus.Counter
 	bytes   prometheus.Counter
@@ -31,15 +32,13 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		existed: objects.WithLabelValues("existed"),
 		failed:  objects.WithLabelValues("failed"),
 	}
-	for _, c := range []prometheus.Collector{objects, m.events, m.bytes} {
-		if err := reg.Register(c); err != nil {
-			return nil, err
-		}
+	if err := worker.Register(reg, objects, m.events, m.bytes); err != nil {
+		return nil, err
 	}
 	return m, nil
 }
 
-// stored counts what became of a bundle of so many events.
+// stored counts the outcome of a bundle of so many events.
 func (m *metrics) stored(done archive.Stored, events int, err error) {
 	m.written.Add(float64(done.Written))
 	m.existed.Add(float64(done.Existed))

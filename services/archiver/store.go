@@ -10,22 +10,22 @@ import (
 	"github.com/sourcegraph/conc/pool"
 
 	"github.com/tidegate/tidegate/internal/audit/archive"
-	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-// writer stores what batches tell of.
+// writer stores the events of batches.
 type writer struct {
 	archive *archive.Archive
-	timeout time.Duration // of one batch
-	writes  int           // objects of one batch that are written at once
+	timeout time.Duration // of a batch
+	writes  int           // objects of a batch that are written at once
 	metrics *metrics
 }
 
 // store brings a batch into the archive. After an error some of its objects may be
-// there; the same batch given again leaves those as they are.
-func (w *writer) store(ctx context.Context, b *consume.Batch) error {
+// there; the same batch given again leaves these as they are.
+func (w *writer) store(ctx context.Context, b *feed.Batch) error {
 	bundles, unreadable := bundlesOf(b.Records)
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
@@ -46,12 +46,12 @@ func (w *writer) store(ctx context.Context, b *consume.Batch) error {
 	return nil
 }
 
-// place is what the events of an object share.
+// place is the common part of the events of an object.
 type place struct{ namespace, day string }
 
 // bundlesOf sorts the deleted events of a batch by place, each bundle in the order of
 // the feed. Unreadable are the records, by index, that no release can read.
-func bundlesOf(records []consume.Record) (bundles [][]api.AuditEvent, unreadable map[int]error) {
+func bundlesOf(records []feed.Record) (bundles [][]api.AuditEvent, unreadable map[int]error) {
 	index, unreadable := map[place]int{}, map[int]error{}
 	for i, r := range records {
 		key, ok := r.Key.(keys.Audit)
@@ -76,7 +76,7 @@ func bundlesOf(records []consume.Record) (bundles [][]api.AuditEvent, unreadable
 }
 
 // deletedEvent is the event that a record says has left the table.
-func deletedEvent(r *consume.Record, key keys.Audit) (e api.AuditEvent, err error) {
+func deletedEvent(r *feed.Record, key keys.Audit) (e api.AuditEvent, err error) {
 	if err := json.Unmarshal(r.Audit.Old.Record, &e); err != nil {
 		return api.AuditEvent{}, fmt.Errorf("the deleted audit event cannot be read: %w", err)
 	}

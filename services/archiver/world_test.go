@@ -18,8 +18,8 @@ import (
 	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/internal/audit/archive"
 	"github.com/tidegate/tidegate/internal/audit/archive/archivetest"
-	"github.com/tidegate/tidegate/internal/consume"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/events"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -57,10 +57,10 @@ func made(e *events.Event) *events.Event {
 	return e
 }
 
-func batch(all ...*events.Event) *consume.Batch {
-	b := &consume.Batch{Lane: 7}
+func batch(all ...*events.Event) *feed.Batch {
+	b := &feed.Batch{Lane: 7}
 	for _, e := range all {
-		b.Records = append(b.Records, consume.Record{Event: e})
+		b.Records = append(b.Records, feed.Record{Event: e})
 	}
 	return b
 }
@@ -79,7 +79,7 @@ func newWorld(t *testing.T) *world {
 	var err error
 	w.js, err = jetstream.New(w.nats.Connect(t))
 	require.NoError(t, err)
-	_, err = consume.EnsureFeed(t.Context(), w.js, consume.Retention{})
+	_, err = feed.EnsureFeed(t.Context(), w.js, feed.Retention{})
 	require.NoError(t, err)
 	return w
 }
@@ -109,7 +109,7 @@ const patience = time.Minute
 // tuning are times of archivers that others are to take lanes from when they are gone,
 // as they do from those who are merely slow.
 func tuning() Tuning {
-	return Tuning{StoreTimeout: patience, Feed: consume.Tuning{
+	return Tuning{StoreTimeout: patience, Feed: feed.Tuning{
 		Batch: 32, Linger: 50 * time.Millisecond, Heartbeat: 100 * time.Millisecond, MemberTTL: time.Second, PinTTL: time.Second, AckWait: time.Second,
 		Poll: 50 * time.Millisecond, MaxBackoff: 100 * time.Millisecond, DrainTimeout: 5 * time.Second,
 	}}
@@ -198,7 +198,7 @@ func mustHold(t *testing.T, a *archive.Archive, deleted []*events.Event) {
 	t.Helper()
 	want := map[string]api.AuditEvent{}
 	for _, e := range deleted {
-		event, err := deletedEvent(&consume.Record{Event: e}, e.Key.(keys.Audit))
+		event, err := deletedEvent(&feed.Record{Event: e}, e.Key.(keys.Audit))
 		require.NoError(t, err)
 		want[event.Namespace+event.ID] = event
 	}

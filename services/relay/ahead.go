@@ -3,14 +3,14 @@ package relay
 // When the feed has no room for more buckets, they wait in DynamoDB's stream, and the
 // other kinds are read ahead of them: limits stay live and audit events are archived
 // while no aggregator runs. The marker of a stream shard then has two places, so that
-// one fence serves both:
+// a single fence serves both:
 //
 //	                 Sequence                        Ahead
 //	stream shard ───────┼───────────────────────────────┼──────────────▶
 //	         all is in the feed    all but buckets is       not read
 //
 // Once there is room, the reader goes back to the first place and publishes the
-// buckets behind it. An item's changes stay in order: they are of one kind.
+// buckets behind it. An item's changes stay in order: they are of the same kind.
 
 // from returns the place that reading goes on from, with or without buckets.
 func (c *checkpoint) from(ahead bool) string {

@@ -13,16 +13,16 @@ import (
 const (
 	// samples is how many messages of a kind are looked at for their mean size.
 	samples = 8
-	// overhead is what JetStream stores with a message, in bytes.
+	// overhead is the size of JetStream's own data for a message, in bytes.
 	overhead = 30
 )
 
-// stock is what the feed has of a kind. NATS tells the number of messages and no
+// stock is the feed's stock of a kind. NATS tells the number of messages and no
 // size: that is the mean of samples from the oldest to the newest, so that any relay
-// finds the same, after any restart, and none has to keep accounts.
+// finds the same, after any restart, and no relay has to keep accounts.
 type stock struct {
 	messages uint64
-	bytes    int64 // an estimate; of buckets, what the others do not take
+	bytes    int64 // an estimate; of buckets, the bytes that the other kinds do not take
 	oldest   message
 	age      float64 // of the oldest, in seconds
 }
@@ -33,8 +33,8 @@ type message struct {
 	subject string
 }
 
-// bound drops what is more than a kind may have, oldest first, and counts and logs
-// what was dropped before a service had seen it.
+// bound drops the messages of a kind above its bound, oldest first, and counts and logs
+// the changes that were dropped before a service had seen them.
 func (h *housekeeper) bound(ctx context.Context, all followers) error {
 	stocks, most, err := h.stocks(ctx)
 	if err != nil {
@@ -49,7 +49,7 @@ func (h *housekeeper) bound(ctx context.Context, all followers) error {
 	if h.relay.room.forBuckets() {
 		return nil
 	}
-	// Buckets wait. What holds them up may be a service that can do without.
+	// Buckets wait. The service that holds them up may be able to do without.
 	buckets := all.of(events.KindBucket)
 	subject := events.KindSubject(events.KindBucket)
 	floor, before := floorOf(buckets.exact(), h.last()), h.purged[subject]
@@ -128,7 +128,7 @@ func (h *housekeeper) hide() {
 	clear(h.unseen)
 }
 
-// stocks returns what the feed has of each kind, and how many bytes it may have.
+// stocks returns the feed's stock of each kind, and how many bytes it may have.
 func (h *housekeeper) stocks(ctx context.Context) (of map[events.Kind]stock, most int64, err error) {
 	info, err := h.relay.feed.Info(ctx, jetstream.WithSubjectFilter(events.ChangesAll))
 	if err != nil {
@@ -158,7 +158,7 @@ func (h *housekeeper) stocks(ctx context.Context) (of map[events.Kind]stock, mos
 	return of, info.Config.MaxBytes, nil
 }
 
-// sample fills in what samples tell, up to the feed's last message.
+// sample fills in the result of samples, up to the feed's last message.
 func (h *housekeeper) sample(ctx context.Context, kind events.Kind, s *stock, last uint64) error {
 	sum, n, from := int64(0), int64(0), uint64(1)
 	for i := range uint64(samples) {
@@ -168,7 +168,7 @@ func (h *housekeeper) sample(ctx context.Context, kind events.Kind, s *stock, la
 		m, err := h.relay.feed.GetMsg(ctx, from, jetstream.WithGetMsgSubject(events.KindSubject(kind)))
 		switch {
 		case errors.Is(err, jetstream.ErrMsgNotFound):
-			continue // none there or behind it
+			continue // the feed has no message there or behind it
 		case err != nil:
 			return fmt.Errorf("look at the feed: %w", err)
 		}
@@ -184,7 +184,7 @@ func (h *housekeeper) sample(ctx context.Context, kind events.Kind, s *stock, la
 		}
 		sum, n = sum+int64(size), n+1
 		if kind == events.KindBucket {
-			break // what the others do not take
+			break // the bytes of buckets are the rest, and need no more samples
 		}
 	}
 	if n > 0 {

@@ -18,7 +18,7 @@ import (
 type checkpoint struct {
 	Stream   string `json:"stream"`             // ARN
 	Shard    string `json:"shard"`              // of the stream
-	Sequence string `json:"sequence,omitempty"` // of the last record, as DynamoDB writes it; empty while there was none
+	Sequence string `json:"sequence,omitempty"` // of the last record, as DynamoDB writes it; empty before the first record
 	Closed   bool   `json:"closed,omitempty"`   // it was read to its end: its children may be read
 	// While buckets wait for room: up to where all other kinds are, and whether that
 	// is the shard's end.
@@ -29,26 +29,26 @@ type checkpoint struct {
 // marker is a checkpoint in the feed.
 type marker struct {
 	checkpoint
-	number uint64    // in the feed: what the next marker is fenced by; 0: there is none yet
+	number uint64    // in the feed: the fence of the next marker; 0: the feed has no marker yet
 	at     time.Time // when it was published
-	begun  bool      // it is of the stream shard that was asked for, whose beginning was decided on
+	begun  bool      // it belongs to the requested stream shard, and its beginning was decided on
 }
 
 // loadMarker reads the marker of a stream shard at the feed's leader: a replica
-// could have one that the feed has forgotten. It may be out of date, for which there
+// could have a marker that the feed has forgotten. It may be out of date, for which there
 // is the fence.
 func loadMarker(ctx context.Context, nc *nats.Conn, at source) (marker, error) {
 	m, err := lastMarker(ctx, nc, at.shard)
 	if err != nil {
 		return marker{}, err
 	}
-	if m.begun = m.number > 0 && m.Stream == at.arn; !m.begun { // there is none, or a stream of old had a shard of that name
+	if m.begun = m.number > 0 && m.Stream == at.arn; !m.begun { // the feed has no marker, or an old stream had a shard of that name
 		m.checkpoint = checkpoint{Stream: at.arn, Shard: at.shard}
 	}
 	return m, nil
 }
 
-// lastMarker is what the feed has of a stream shard of that name, the zero marker
+// lastMarker returns the feed's marker of a stream shard of that name, or the zero marker
 // where it has nothing.
 func lastMarker(ctx context.Context, nc *nats.Conn, shard string) (marker, error) {
 	raw, err := leader.Last(ctx, nc, events.StreamName, events.CheckpointSubject(shard))
@@ -66,7 +66,7 @@ func lastMarker(ctx context.Context, nc *nats.Conn, shard string) (marker, error
 }
 
 // later reports whether a sequence number comes after another of the same stream
-// shard; any comes after none.
+// shard; any number comes after the empty number.
 func later(a, b string) bool {
 	if len(a) != len(b) {
 		return len(a) > len(b)

@@ -18,18 +18,18 @@ import (
 type streamStore struct {
 	client  *dynamodbstreams.Client
 	table   string
-	timeout time.Duration // of one call
+	timeout time.Duration // of a call
 }
 
-// newStore makes one attempt per call: readers wait and try again by themselves,
+// newStore makes a single attempt per call: readers wait and try again by themselves,
 // and have to know that it failed.
 func newStore(cfg aws.Config, table string, timeout time.Duration) *streamStore {
 	client := dynamodbstreams.NewFromConfig(cfg, func(o *dynamodbstreams.Options) { o.Retryer = aws.NopRetryer{} })
 	return &streamStore{client: client, table: table, timeout: timeout}
 }
 
-// streams are the table's, the oldest first. They include those that were
-// disabled, and those of a former table of that name, as long as DynamoDB keeps
+// streams returns the table's streams, the oldest first. They include streams that were
+// disabled, and the streams of a former table of that name, as long as DynamoDB keeps
 // their records.
 func (s *streamStore) streams(ctx context.Context) ([]stream, error) {
 	var all []stream
@@ -47,7 +47,7 @@ func (s *streamStore) streams(ctx context.Context) ([]stream, error) {
 			break
 		}
 	}
-	// Labels are times in one format, so that they sort as text.
+	// Labels are times in the same format, so that they sort as text.
 	slices.SortFunc(all, func(a, b stream) int { return cmp.Compare(a.label, b.label) })
 	for i := range all {
 		if err := s.describe(ctx, &all[i]); err != nil {
@@ -57,7 +57,7 @@ func (s *streamStore) streams(ctx context.Context) ([]stream, error) {
 	return all, nil
 }
 
-// describe fills in a stream's shards; none where it went meanwhile.
+// describe fills in a stream's shards; it leaves them empty if the stream is gone.
 func (s *streamStore) describe(ctx context.Context, st *stream) error {
 	for from := (*string)(nil); ; {
 		call, cancel := context.WithTimeout(ctx, s.timeout)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/pkg/events"
 )
 
@@ -53,7 +53,7 @@ func (h *housekeeper) tellExpired(ctx context.Context, all followers) error {
 		var services []string
 		for _, c := range all {
 			if before, ok := w.acknowledged[c.Name]; ok && c.AckFloor.Consumer == before {
-				services = append(services, consume.ServiceOf(c.Name))
+				services = append(services, feed.ServiceOf(c.Name))
 			}
 		}
 		slices.Sort(services)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/pkg/events"
 )
 
@@ -16,7 +16,7 @@ import (
 type followers []*jetstream.ConsumerInfo
 
 // followers returns the consumers that the feed waits for: the durable consumers, and
-// for each expected service that has none a consumer that has seen nothing. So changes
+// for each expected service without a consumer a stand-in that has seen nothing. So changes
 // wait for it from the first relay on.
 func (h *housekeeper) followers(ctx context.Context) (followers, error) {
 	var all followers
@@ -25,7 +25,7 @@ func (h *housekeeper) followers(ctx context.Context) (followers, error) {
 	for c := range list.Info() {
 		if c.Config.Durable != "" {
 			all = append(all, c)
-			registered[consume.ServiceOf(c.Name)] = true
+			registered[feed.ServiceOf(c.Name)] = true
 		}
 	}
 	if err := list.Err(); err != nil {
@@ -36,7 +36,7 @@ func (h *housekeeper) followers(ctx context.Context) (followers, error) {
 			continue
 		}
 		expected := &jetstream.ConsumerInfo{Name: service, NumPending: 1}
-		for _, kind := range consume.KindsOf(service) {
+		for _, kind := range feed.KindsOf(service) {
 			expected.Config.FilterSubjects = append(expected.Config.FilterSubjects, events.KindSubject(kind))
 		}
 		all = append(all, expected)
@@ -79,7 +79,7 @@ func overlap(a, b string) bool {
 }
 
 // floorOf is the number in the feed up to which every consumer has acknowledged
-// what is for it, given the number of the last message that all of them know of.
+// its records, given the number of the last message that all of them know of.
 func floorOf(consumers []*jetstream.ConsumerInfo, last uint64) uint64 {
 	if len(consumers) == 0 {
 		return 0
@@ -109,7 +109,7 @@ func (f followers) behind() (those followers) {
 // without names the services that have not acknowledged a message for them.
 func (f followers) without(number uint64) (services []string) {
 	for _, c := range f {
-		if service := consume.ServiceOf(c.Name); c.AckFloor.Stream < number && !slices.Contains(services, service) {
+		if service := feed.ServiceOf(c.Name); c.AckFloor.Stream < number && !slices.Contains(services, service) {
 			services = append(services, service)
 		}
 	}
@@ -121,7 +121,7 @@ func (f followers) without(number uint64) (services []string) {
 // sharders, which look at the table after a gap.
 func (f followers) exact() (those followers) {
 	for _, c := range f {
-		if !consume.IsForgetful(consume.ServiceOf(c.Name)) {
+		if !feed.IsForgetful(feed.ServiceOf(c.Name)) {
 			those = append(those, c)
 		}
 	}

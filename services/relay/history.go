@@ -8,27 +8,27 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/internal/leader"
 	"github.com/tidegate/tidegate/pkg/events"
 )
 
-// errNewTerm says that the feed's leader, or its process, is not the one that it was:
-// what is remembered of the feed may be forgotten.
+// errNewTerm says that the feed's leader, or its process, has changed:
+// the relay's memory of the feed may be wrong.
 var errNewTerm = errors.New("the feed has a new term")
 
-// history is what a relay remembers of the feed, to notice that NATS has forgotten
+// history remembers the last acknowledged batch, to notice that NATS has forgotten
 // acknowledged changes. It is safe for concurrent use.
 //
 // A feed loses messages only between two terms. So everything that the relay knows
 // of the feed (markers, and which stream shards were read to their end) counts in
-// the term in which it was seen. What decides on it stops in a new term.
+// the term in which it was seen. Decisions on it stop in a new term.
 type history struct {
 	relay *Relay
 
 	mu   sync.Mutex
 	term leader.Term  // that was looked at; guarded by mu
-	last leader.Batch // the one with the highest number that was acknowledged; guarded by mu
+	last leader.Batch // the acknowledged batch with the highest number; guarded by mu
 }
 
 // acknowledged notes a batch that is in the feed.
@@ -40,26 +40,19 @@ func (h *history) acknowledged(b leader.Batch) {
 	}
 }
 
-// check returns errNewTerm unless a term still is. A single server's is known from
-// the connection, a cluster's is asked for.
+// check returns errNewTerm unless a term still holds.
 func (h *history) check(ctx context.Context, term leader.Term) error {
-	now := leader.Term{Server: h.relay.cfg.NATS.ConnectedServerId()}
-	if term.Server == "" {
-		call, cancel := h.relay.request(ctx)
-		defer cancel()
-		var err error
-		if now, err = leader.TermOf(call, h.relay.cfg.NATS, events.StreamName); err != nil {
-			return err
-		}
+	call, cancel := h.relay.request(ctx)
+	defer cancel()
+	holds, err := leader.Holds(call, h.relay.cfg.NATS, events.StreamName, term)
+	if err == nil && !holds {
+		err = errNewTerm
 	}
-	if now != term {
-		return errNewTerm
-	}
-	return nil
+	return err
 }
 
-// look returns the present term. In a new one it finds out whether the feed still
-// has what was acknowledged, and makes the feed where even that is gone.
+// look returns the present term. In a new term it finds out whether the feed still
+// has the acknowledged batches, and makes a missing feed.
 func (h *history) look(ctx context.Context) (leader.Term, error) {
 	h.mu.Lock()
 	known := h.term
@@ -72,7 +65,7 @@ func (h *history) look(ctx context.Context) (leader.Term, error) {
 	term, err := leader.TermOf(call, h.relay.cfg.NATS, events.StreamName)
 	var refused *jetstream.APIError
 	if errors.As(err, &refused) && refused.ErrorCode == jetstream.JSErrCodeStreamNotFound {
-		if _, err = consume.EnsureFeed(call, h.relay.js, h.relay.cfg.Retention); err == nil {
+		if _, err = feed.EnsureFeed(call, h.relay.js, h.relay.cfg.Retention); err == nil {
 			term, err = leader.TermOf(call, h.relay.cfg.NATS, events.StreamName)
 		}
 	}
@@ -106,7 +99,7 @@ func (h *history) compare(ctx context.Context, term leader.Term) error {
 }
 
 // forgotten reports whether the feed is shorter than it was, or has another message
-// where a batch ended. Where there is none it was dropped: a later marker of the
+// where a batch ended. A missing message was dropped: a later marker of the
 // same stream shard does so. If other relays have filled a feed up that went back,
 // this is such a case too; then there is no alarm, and markers are read anew all the
 // same.

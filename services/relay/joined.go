@@ -17,7 +17,7 @@ import (
 // recordsKept is how long DynamoDB keeps the records of a stream.
 const recordsKept = 24 * time.Hour
 
-// join checks, before a stream shard is read, that its beginning joins what was
+// join checks, before a stream shard is read, that its beginning joins the records that were
 // read before. It counts and logs a loss once, whichever relays run: the loss is
 // recorded by a marker. It reports false if another relay was faster; the caller
 // asks again later.
@@ -112,7 +112,7 @@ func (w *watch) knows(ctx context.Context, arn string) (bool, error) {
 // tableOf returns a stream's ARN without the label.
 func tableOf(arn string) string { return arn[:strings.LastIndexByte(arn, '/')+1] }
 
-// adopt begins to read a table that the feed has never had anything of. One atomic
+// adopt begins to read a table that the feed has never had changes of. A single atomic
 // batch makes a marker for each shard that the stream begins with, so that no relay
 // takes a parent that was gone before the first relay started for a loss.
 func (w *watch) adopt(ctx context.Context, at source) error {
@@ -127,7 +127,7 @@ func (w *watch) adopt(ctx context.Context, at source) error {
 	return nil
 }
 
-// begin makes the first markers of stream shards, all or none.
+// begin makes the first markers of stream shards, all or nothing.
 func (w *watch) begin(ctx context.Context, shards []source) error {
 	var messages []*nats.Msg
 	for i, s := range shards {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/tidegate/tidegate/engine"
 	"github.com/tidegate/tidegate/engine/fault"
-	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/events"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -86,12 +86,12 @@ func TestALostBeginningIsTold(t *testing.T) {
 // closed counts the stream shards that were read to their end.
 func closed(t *testing.T, js jetstream.JetStream) (n int) {
 	t.Helper()
-	feed, err := js.Stream(t.Context(), events.StreamName)
+	stream, err := js.Stream(t.Context(), events.StreamName)
 	require.NoError(t, err)
-	info, err := feed.Info(t.Context(), jetstream.WithSubjectFilter(events.CheckpointsAll))
+	info, err := stream.Info(t.Context(), jetstream.WithSubjectFilter(events.CheckpointsAll))
 	require.NoError(t, err)
 	for subject := range info.State.Subjects {
-		m, err := feed.GetLastMsgForSubject(t.Context(), subject)
+		m, err := stream.GetLastMsgForSubject(t.Context(), subject)
 		require.NoError(t, err)
 		if bytes.Contains(m.Data, []byte(`"closed":true`)) {
 			n++
@@ -108,7 +108,7 @@ func TestAFirstStartLosesNothing(t *testing.T) {
 	n := w.generations(1)
 	w.keepFirst(0)
 	w.clock.advance(26 * time.Hour)
-	_, err := consume.EnsureFeed(t.Context(), w.jetstream(), consume.Retention{})
+	_, err := feed.EnsureFeed(t.Context(), w.jetstream(), feed.Retention{})
 	require.NoError(t, err)
 	_, err = w.jetstream().Publish(t.Context(), events.CheckpointSubject("shard-1"),
 		[]byte(`{"stream":"arn:aws:dynamodb:us-east-1:000000000000:table/other/stream/2026-11-21T12:00:00.000","shard":"shard-1","closed":true}`))

@@ -1,6 +1,6 @@
 package relay
 
-// stream is one of the table's change streams: a label, between one time that
+// stream is a change stream of the table: a label, between the time that
 // streaming was enabled and the next.
 type stream struct {
 	arn    string
@@ -11,7 +11,7 @@ type stream struct {
 // streamShard is a part of a stream that is in order.
 type streamShard struct {
 	id     string
-	parent string // id; empty for none
+	parent string // id; empty for a root
 }
 
 // source names a stream shard among all streams.
@@ -22,9 +22,9 @@ type source struct {
 }
 
 // readable are the stream shards that may be read now, of streams given in order
-// of their labels: those that are not done, but all that their items' earlier
-// changes may be in. That is the parent, and each shard of each older stream; one
-// that is not listed any more counts as done. What is done is asked of no shard
+// of their labels: unfinished shards without an unfinished shard that may have earlier
+// changes of their items. That is the parent, and each shard of each older stream; a shard
+// that is not listed any more counts as done. readable calls done for no shard
 // that has to wait in any case. The error is done's.
 func readable(streams []stream, done func(source) (bool, error)) (open []source, err error) {
 	for _, st := range streams {
@@ -82,7 +82,7 @@ func parentOf(streams []stream, at source) (parent source, listed bool) {
 	return source{}, false
 }
 
-// rootsOf returns the shards of a stream whose parents are not listed.
+// rootsOf returns the shards of a stream with parents that are not listed.
 func rootsOf(streams []stream, arn string) (roots []source) {
 	for _, st := range streams {
 		if st.arn != arn {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tidegate/tidegate/internal/worker"
 	"github.com/tidegate/tidegate/pkg/events"
 )
 
@@ -64,13 +65,11 @@ func newMetrics(reg prometheus.Registerer, now func() time.Time) (*metrics, erro
 	for _, kind := range events.Kinds() { // an alert sees the first
 		m.dropped.WithLabelValues(string(kind))
 	}
-	for _, c := range []prometheus.Collector{
+	if err := worker.Register(reg,
 		m.records, m.outside, m.batches, m.fenced, m.trimmed, m.forgot, m.full, m.dead, m.failures, m.purged, m.shards, m.lags,
 		m.waits, m.dropped, m.bytes, m.bound, m.unseen,
-	} {
-		if err := reg.Register(c); err != nil {
-			return nil, err
-		}
+	); err != nil {
+		return nil, err
 	}
 	return m, nil
 }
@@ -84,7 +83,7 @@ type lags struct {
 	of map[string]*lag // by stream shard; guarded by mu
 }
 
-// lag is that of one stream shard.
+// lag is the lag of a stream shard.
 type lag struct {
 	mu sync.Mutex
 	at time.Time // all changes up to then are in the feed; guarded by mu
@@ -113,7 +112,7 @@ func (l *lags) follow(shard string) *lag {
 	return l.of[shard]
 }
 
-// leave ends what follow began.
+// leave ends the work of follow.
 func (l *lags) leave(shard string, followed *lag) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 
 	"github.com/tidegate/tidegate/engine"
 	"github.com/tidegate/tidegate/engine/fault"
-	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/events"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -136,12 +136,12 @@ func TestTheStoreIsUnreachable(t *testing.T) {
 func TestTheFeedIsFull(t *testing.T) {
 	w := newWorld(t, engine.StreamOptions{}, fault.Options{})
 	js := w.jetstream()
-	retention := consume.Retention{MaxBytes: 100 << 10}
-	feed, err := consume.EnsureFeed(t.Context(), js, retention)
+	retention := feed.Retention{MaxBytes: 100 << 10}
+	stream, err := feed.EnsureFeed(t.Context(), js, retention)
 	require.NoError(t, err)
-	slow, err := feed.CreateOrUpdateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "slow", FilterSubject: events.ChangesAll, AckPolicy: jetstream.AckExplicitPolicy})
+	slow, err := stream.CreateOrUpdateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "slow", FilterSubject: events.ChangesAll, AckPolicy: jetstream.AckExplicitPolicy})
 	require.NoError(t, err)
-	_, err = feed.CreateOrUpdateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "idle", FilterSubject: events.KindSubject(events.KindNamespace), AckPolicy: jetstream.AckExplicitPolicy})
+	_, err = stream.CreateOrUpdateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "idle", FilterSubject: events.KindSubject(events.KindNamespace), AckPolicy: jetstream.AckExplicitPolicy})
 	require.NoError(t, err)
 
 	tuning := fast()
@@ -166,7 +166,7 @@ func TestTheFeedIsFull(t *testing.T) {
 		require.Equal(t, 1, times, position)
 	}
 	require.Eventually(t, func() bool { return w.count(js) == 0 }, patience, 5*time.Millisecond, "what all have seen is dropped")
-	info, err := feed.Info(t.Context(), jetstream.WithSubjectFilter(events.CheckpointsAll))
+	info, err := stream.Info(t.Context(), jetstream.WithSubjectFilter(events.CheckpointsAll))
 	require.NoError(t, err)
 	require.NotEmpty(t, info.State.Subjects, "checkpoints stay")
 }
@@ -174,7 +174,7 @@ func TestTheFeedIsFull(t *testing.T) {
 // Events grow old; checkpoints do not.
 func TestCheckpointsOutliveEvents(t *testing.T) {
 	w := newWorld(t, engine.StreamOptions{ShardRecords: 20}, fault.Options{})
-	retention := consume.Retention{MaxAge: time.Second}
+	retention := feed.Retention{MaxAge: time.Second}
 	p := w.startWith("a", fast(), retention)
 	w.spendAll(1, 10)
 	js := w.jetstream()
@@ -244,7 +244,7 @@ func TestDamagedItemsGoToTheDeadLetters(t *testing.T) {
 	require.NotContains(t, string(letters[1].Data), "damaging", "the images of an unknown item stay where they are")
 
 	// Tried again by the same release it is as damaged as before, and still there.
-	dead := consume.NewDeadLetters(w.jetstream())
+	dead := feed.NewDeadLetters(w.jetstream())
 	for range 3 {
 		number := letters[0].Number
 		require.NoError(t, dead.Replay(t.Context(), number))
@@ -264,8 +264,8 @@ func TestDeadLettersAreReplayed(t *testing.T) {
 	p := w.start("a", fast())
 	<-p.Ready()
 	js := w.jetstream()
-	dead := consume.NewDeadLetters(js)
-	require.NoError(t, dead.Put(t.Context(), "relay", consume.Casualty{
+	dead := feed.NewDeadLetters(js)
+	require.NoError(t, dead.Put(t.Context(), "relay", feed.DeadRecord{
 		Subject: events.ReplaySubject("relay", 0), Mark: "2026-11-21T12:00:00.000/7", Reason: errors.New("not known yet"),
 		Data: []byte(`{"stream":"2026-11-21T12:00:00.000","sequence":"7","operation":"INSERT","at_ms":1795262400000,` +
 			`"keys":{"PK":{"S":"_/SYSTEM#"},"SK":{"S":"#NAMESPACE#acme"}},` +
@@ -276,11 +276,11 @@ func TestDeadLettersAreReplayed(t *testing.T) {
 	require.Empty(t, w.deadLetters())
 	all := w.received()
 	require.Equal(t, keys.NamespaceName{Name: "acme"}, all[0].Key)
-	feed, err := js.Stream(t.Context(), events.StreamName)
+	stream, err := js.Stream(t.Context(), events.StreamName)
 	require.NoError(t, err)
-	m, err := feed.GetLastMsgForSubject(t.Context(), events.Subject(events.KindNamespace, events.Lane(all[0].Key)))
+	m, err := stream.GetLastMsgForSubject(t.Context(), events.Subject(events.KindNamespace, events.Lane(all[0].Key)))
 	require.NoError(t, err)
-	require.Equal(t, "2026-11-21T12:00:00.000/7", m.Header.Get(consume.HeaderReplay))
+	require.Equal(t, "2026-11-21T12:00:00.000/7", m.Header.Get(feed.HeaderReplay))
 }
 
 // A relay that is told to stop leaves its group, and others take over at once.

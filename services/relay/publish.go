@@ -13,14 +13,14 @@ import (
 	"github.com/tidegate/tidegate/pkg/events"
 )
 
-// never is the time to live of what outlives the feed's maximum age.
+// never is the time to live of messages that outlive the feed's maximum age.
 const never = "never"
 
 // maxBatch is how many messages a batch takes; the last is the marker.
 const maxBatch = leader.MaxBatch
 
 // publish adds messages and the marker behind them to the feed: all of them, or
-// none. After an error other than leader.ErrFenced and leader.ErrFull nobody knows
+// nothing. After an error other than leader.ErrFenced and leader.ErrFull it is unknown
 // whether the batch is in the feed; its marker tells.
 func publish(ctx context.Context, nc *nats.Conn, messages []*nats.Msg, mark checkpoint, fence uint64) (leader.Batch, error) {
 	last, err := markerMessage(mark, fence)

@@ -17,7 +17,7 @@ import (
 // more: twice as long as DynamoDB keeps records.
 const markersKept = 48 * time.Hour
 
-// housekeeper drops from the feed what nobody needs any more. One relay at a time
+// housekeeper drops unneeded messages from the feed. A single relay at a time
 // does so; two do no harm.
 type housekeeper struct {
 	relay *Relay
@@ -70,11 +70,11 @@ func (h *housekeeper) last() uint64 {
 	return h.seen[0].last
 }
 
-// keep drops the changes that all services have seen, what is more of a kind than it
-// may be, and the markers of stream shards that are gone, given those that are not.
+// keep drops the changes that all services have seen, the changes of a kind above its
+// bound, and the markers of stream shards that are gone, given the listed streams.
 func (h *housekeeper) keep(ctx context.Context, listed []stream) {
 	if h.behind {
-		return // a consumer may be there that has yet to learn of what others have seen
+		return // a consumer may be there that has yet to learn of the progress of others
 	}
 	if err := errors.Join(h.purge(ctx), h.forgetMarkers(ctx, listed)); err != nil && ctx.Err() == nil {
 		h.relay.metrics.failures.Inc()
@@ -122,7 +122,7 @@ func (h *housekeeper) purgeBelow(ctx context.Context, subject string, floor uint
 	return nil
 }
 
-// drop purges the feed, unless it has a new term: what the consumers have seen may be
+// drop purges the feed, unless it has a new term: the progress of the consumers may be
 // forgotten by then.
 func (h *housekeeper) drop(ctx context.Context, what ...jetstream.StreamPurgeOpt) error {
 	if err := h.relay.history.check(ctx, h.term); err != nil {

@@ -10,19 +10,19 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
 	"github.com/nats-io/nats.go"
 
-	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/internal/leader"
 	"github.com/tidegate/tidegate/pkg/events"
 )
 
 const (
-	// firstBackoff is the pause before what failed is tried again; it doubles.
+	// firstBackoff is the pause before the first retry; it doubles.
 	firstBackoff = 20 * time.Millisecond
-	// pageBytes is how much DynamoDB puts into one page at most.
+	// pageBytes is the most that DynamoDB puts into a page.
 	pageBytes = 1 << 20
 )
 
-// reader brings the records of one stream shard into the feed, for as long as it
+// reader brings the records of a stream shard into the feed, for as long as it
 // is the relay's.
 //
 // It trusts nothing that it remembers but the marker: after any failure it reads
@@ -40,7 +40,7 @@ type reader struct {
 	mark     marker // up to where the shard is in the feed
 	position string // sequence number up to where it was read: behind the mark there was nothing for the feed
 	iterator *string
-	horizon  bool // what was to be read next is gone: the oldest there is comes next
+	horizon  bool // the next records are gone: the oldest remaining records come next
 	pause    time.Duration
 	marked   time.Time // when the mark was last known to be the position
 	lag      *lag
@@ -48,7 +48,7 @@ type reader struct {
 	ahead    bool         // buckets are left for later
 }
 
-// fetched is what a read of a stream shard brought.
+// fetched is the result of a read of a stream shard.
 type fetched struct {
 	page *dynamodbstreams.GetRecordsOutput
 	at   time.Time // when it was asked for: the page has all there was by then, unless it is full
@@ -66,7 +66,7 @@ func (r *reader) run(ctx context.Context) (done bool) {
 		full, err := r.runOnce(ctx)
 		switch {
 		case errors.Is(err, errNewTerm):
-			return false // the watch looks at the feed, and starts what may be read then
+			return false // the watch looks at the feed, and starts the shards that may be read then
 		case err != nil:
 			r.failed(ctx, err)
 		case r.mark.Closed:
@@ -81,7 +81,7 @@ func (r *reader) run(ctx context.Context) (done bool) {
 	return false
 }
 
-// failed counts and logs what went wrong, and waits before the next attempt,
+// failed counts and logs a failure, and waits before the next attempt,
 // longer each time.
 func (r *reader) failed(ctx context.Context, err error) {
 	if ctx.Err() != nil {
@@ -91,7 +91,7 @@ func (r *reader) failed(ctx context.Context, err error) {
 	r.begin()
 	switch {
 	case errors.Is(err, context.Canceled):
-		// Only the relay aborts what it asks for: it is being stopped, and may not have
+		// Only the relay aborts its requests: it is being stopped, and may not have
 		// come to this reader yet. Should it not be, the read is done again.
 		log.DebugContext(ctx, "a read was aborted", "error", err)
 	case errors.Is(err, leader.ErrFenced):
@@ -168,14 +168,14 @@ func (r *Relay) fetch(ctx context.Context, iterator *string) fetched {
 	return fetched{page, at, err}
 }
 
-// readAhead reads the next page while the one before is published.
+// readAhead reads the next page while the previous page is published.
 func (r *reader) readAhead(ctx context.Context) {
 	reading, iterator := make(chan fetched, 1), r.iterator
 	r.reading = reading
 	go func() { reading <- r.relay.fetch(ctx, iterator) }() // next or begin waits for it
 }
 
-// begin forgets where it was; the next page is the one behind the marker, or
+// begin forgets the place; the next page is the page behind the marker, or
 // behind the position.
 func (r *reader) begin() {
 	if r.iterator = nil; r.reading != nil {
@@ -212,10 +212,10 @@ func (r *reader) isFull(page *dynamodbstreams.GetRecordsOutput) bool {
 	return 2*len(page.Records) >= r.relay.tuning.Page || 2*size >= pageBytes
 }
 
-// relayPage publishes what a page has that is new. A page that comes again, or
-// overlaps the one before, has less.
+// relayPage publishes the new records of a page. A page that comes again, or
+// overlaps the previous page, has fewer.
 func (r *reader) relayPage(ctx context.Context, page *dynamodbstreams.GetRecordsOutput) error {
-	// What was read is published to its end, also while the relay is told to stop.
+	// Records that were read are published to the end, also while the relay is told to stop.
 	ctx = context.WithoutCancel(ctx)
 	messages := make([]*nats.Msg, 0, len(page.Records))
 	position, at := r.position, time.Time{}
@@ -248,7 +248,7 @@ func (r *reader) relayPage(ctx context.Context, page *dynamodbstreams.GetRecords
 	return nil
 }
 
-// isDue reports whether a batch is worth it: one of a mere marker is at a shard's
+// isDue reports whether a batch is worth it: a batch of a mere marker is at a shard's
 // end, and now and then.
 func (r *reader) isDue(messages int, position string, closed bool) bool {
 	if messages > 0 || closed {
@@ -279,8 +279,8 @@ func (r *reader) publish(ctx context.Context, messages []*nats.Msg, mark checkpo
 	return nil
 }
 
-// message is a record as it goes into the feed, nil for one that does not, or not now.
-// One that no event can be made of is put among the dead letters; the error is theirs.
+// message returns a record's message for the feed, nil for a record that stays out of it, or waits.
+// A record that cannot become an event is put among the dead letters; the error is theirs.
 func (r *reader) message(ctx context.Context, from *types.Record) (*nats.Msg, error) {
 	record, err := recordOf(r.at.label, from)
 	var m *nats.Msg
@@ -292,22 +292,22 @@ func (r *reader) message(ctx context.Context, from *types.Record) (*nats.Msg, er
 	}
 	switch {
 	case err != nil:
-		return nil, r.bury(ctx, &record, err)
+		return nil, r.putAside(ctx, &record, err)
 	case m == nil:
 		r.relay.metrics.outside.Inc()
 	}
 	return m, nil
 }
 
-// bury puts a record among the dead letters.
-func (r *reader) bury(ctx context.Context, record *record, reason error) error {
-	data, err := encodeExhibit(record, reason, r.relay.longest())
+// putAside puts a record among the dead letters.
+func (r *reader) putAside(ctx context.Context, record *record, reason error) error {
+	data, err := encodeDeadLetter(record, reason, r.relay.longest())
 	if err != nil {
 		return err
 	}
 	call, cancel := r.relay.request(ctx)
 	defer cancel()
-	err = r.relay.dead.Put(call, service, consume.Casualty{
+	err = r.relay.dead.Put(call, service, feed.DeadRecord{
 		// It was in no lane; replays of relays are in whichever.
 		Subject: events.ReplaySubject(service, 0), Mark: record.label + "/" + record.sequence, Data: data, Reason: reason,
 	})

@@ -2,7 +2,6 @@ package relay
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -13,17 +12,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sourcegraph/conc"
 
-	"github.com/tidegate/tidegate/internal/consume"
-	"github.com/tidegate/tidegate/internal/leader"
-	"github.com/tidegate/tidegate/internal/roster"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/internal/store"
+	"github.com/tidegate/tidegate/internal/worker"
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
 // service names the relays' group and their dead letters.
 const service = api.ServiceRelay
 
-// Config is what a relay needs.
+// Config holds the settings of a relay.
 type Config struct {
 	NATS      *nats.Conn // the relay's own: it is closed when Run ends
 	DynamoDB  aws.Config
@@ -33,8 +31,8 @@ type Config struct {
 	Now       func() time.Time
 	Log       *slog.Logger
 	Metrics   prometheus.Registerer
-	Retention consume.Retention // of the feed; the relay that starts last sets it
-	// Expects names services whose changes wait in the feed also before the first of
+	Retention feed.Retention // of the feed; the relay that starts last sets it
+	// Expects names services. Their changes wait in the feed also before the first of
 	// their processes has registered.
 	Expects []string
 	Tuning  Tuning
@@ -42,15 +40,15 @@ type Config struct {
 
 // Tuning are the sizes and times of a relay. Zero values mean the defaults.
 type Tuning struct {
-	Page           int           // records in one read and batch at most. Default and maximum 999
+	Page           int           // records in a read and a batch at most. Default and maximum 999
 	Poll           time.Duration // between two reads of a stream shard that has no more. Default 200 ms: DynamoDB allows 5 a second
-	Survey         time.Duration // how often a relay says that it lives, and looks for stream shards and who else does. Default 1 s
+	Survey         time.Duration // between two looks at the stream shards and the running relays; each is a heartbeat. Default 1 s
 	MemberTTL      time.Duration // how long it is believed to. Default 3 s
-	StoreTimeout   time.Duration // of one call to DynamoDB. Default 5 s
-	PublishTimeout time.Duration // of one request to NATS. Default 5 s
-	MaxBackoff     time.Duration // the longest pause before what failed is tried again. Default 5 s
+	StoreTimeout   time.Duration // of a call to DynamoDB. Default 5 s
+	PublishTimeout time.Duration // of a request to NATS. Default 5 s
+	MaxBackoff     time.Duration // the longest pause before a retry. Default 5 s
 	Checkpoint     time.Duration // how old a place may get that only records outside of the feed were read since. Default 1 min
-	Purge          time.Duration // how often what all services have seen is dropped from the feed; far longer than a consumer takes to learn of a message. Default 30 s
+	Purge          time.Duration // between two purges of changes that all services have seen; far longer than a consumer takes to learn of a message. Default 30 s
 }
 
 func (t Tuning) withDefaults() Tuning {
@@ -81,33 +79,33 @@ func (t Tuning) withDefaults() Tuning {
 // the server busy, and few enough for its queue.
 const parallelBatches = 4
 
-// Relay is one of the relays of a table.
+// Relay is a relay of a table.
 type Relay struct {
 	cfg     Config
 	tuning  Tuning
+	worker  *worker.Worker
 	store   *streamStore
 	metrics *metrics
 	room    room
 	js      jetstream.JetStream
-	dead    *consume.DeadLetters
-	feed    jetstream.Stream // set by Run before anything reads it
+	dead    *feed.DeadLetters
+	feed    jetstream.Stream // set by open before anything reads it
+	members *feed.Members    // set by open
 	history *history
-	batches chan struct{} // holds one for each batch that is being published
+	batches chan struct{} // holds an element for each batch that is being published
 	ended   chan struct{} // says that a reader has come to a shard's end
 	ready   chan struct{}
 }
 
 // New makes a relay. It does nothing until Run.
 func New(cfg Config) (*Relay, error) {
-	if cfg.NATS == nil || cfg.Table == "" || cfg.Member == "" || cfg.Now == nil || cfg.Log == nil || cfg.Metrics == nil {
-		return nil, errors.New("relay: NATS, Table, Member, Now, Log and Metrics are required")
-	}
-	if err := leader.CheckConnection(cfg.NATS); err != nil {
-		return nil, fmt.Errorf("relay: %w", err)
-	}
-	js, err := jetstream.New(cfg.NATS)
+	w, err := worker.New(worker.Config{
+		Service: service, Description: "Tidegate relay: changes of the table, into the change feed",
+		NATS: cfg.NATS, Member: cfg.Member, Version: cfg.Version, Now: cfg.Now, Log: cfg.Log, Metrics: cfg.Metrics,
+		Required: map[string]bool{"Table": cfg.Table != ""},
+	})
 	if err != nil {
-		return nil, fmt.Errorf("relay: %w", err)
+		return nil, err
 	}
 	m, err := newMetrics(cfg.Metrics, cfg.Now)
 	if err != nil {
@@ -119,8 +117,8 @@ func New(cfg Config) (*Relay, error) {
 	}
 	tuning := cfg.Tuning.withDefaults()
 	r := &Relay{
-		cfg: cfg, tuning: tuning, store: newStore(watched, cfg.Table, tuning.StoreTimeout), metrics: m,
-		js: js, dead: consume.NewDeadLetters(js), batches: make(chan struct{}, parallelBatches),
+		cfg: cfg, tuning: tuning, worker: w, store: newStore(watched, cfg.Table, tuning.StoreTimeout), metrics: m,
+		js: w.JetStream(), dead: feed.NewDeadLetters(w.JetStream()), batches: make(chan struct{}, parallelBatches),
 		ended: make(chan struct{}, 1), ready: make(chan struct{}),
 	}
 	r.history = &history{relay: r}
@@ -131,28 +129,16 @@ func New(cfg Config) (*Relay, error) {
 // of them.
 func (r *Relay) Ready() <-chan struct{} { return r.ready }
 
-// Run relays until ctx ends, then publishes what it has read, leaves the group
+// Run relays until ctx ends, then publishes the records that it has read, leaves the group
 // and closes the connection. Failures of DynamoDB and NATS are waited out; an
 // error means that the feed could not be opened to begin with. It returns when all
 // it started has ended.
 func (r *Relay) Run(ctx context.Context) error {
-	defer r.cfg.NATS.Close()
-	members, err := r.open(ctx)
-	if ctx.Err() != nil {
-		return nil // it was told to stop before it began
-	}
-	if err != nil {
-		return fmt.Errorf("relay: %w", err)
-	}
-	w := &watch{relay: r, members: members, living: []string{r.cfg.Member}, running: map[source]*running{}, done: map[source]bool{}}
-	leave, err := roster.Join(r.cfg.NATS, roster.Entry{
-		Service: service, Version: r.cfg.Version, Description: "Tidegate relay: changes of the table, into the change feed",
-		Status: r.status, Log: r.cfg.Log,
-	})
-	if err != nil {
-		return fmt.Errorf("relay: %w", err)
-	}
-	defer leave()
+	return r.worker.Run(ctx, worker.Work{Open: r.open, Run: r.run, Status: r.status})
+}
+
+func (r *Relay) run(ctx context.Context) error {
+	w := &watch{relay: r, members: r.members, living: []string{r.cfg.Member}, running: map[source]*running{}, done: map[source]bool{}}
 	var replays conc.WaitGroup
 	replays.Go(func() { r.tryAgain(ctx) })
 	w.run(ctx)
@@ -161,19 +147,20 @@ func (r *Relay) Run(ctx context.Context) error {
 }
 
 // open opens the feed and joins the group.
-func (r *Relay) open(ctx context.Context) (members *consume.Members, err error) {
-	if r.feed, err = consume.EnsureFeed(ctx, r.js, r.cfg.Retention); err != nil {
-		return nil, err
+func (r *Relay) open(ctx context.Context) (err error) {
+	if r.feed, err = feed.EnsureFeed(ctx, r.js, r.cfg.Retention); err != nil {
+		return err
 	}
-	if _, err := r.openReplays(ctx); err != nil { // before anybody asks whether replays are followed
-		return nil, err
+	if _, err := r.openReplays(ctx); err != nil { // before a caller asks whether replays are followed
+		return err
 	}
-	return consume.Join(ctx, r.js, consume.Membership{
+	r.members, err = feed.Join(ctx, r.js, feed.Membership{
 		Service: service, Member: r.cfg.Member, TTL: r.tuning.MemberTTL, Replicas: r.cfg.Retention.Replicas,
 	})
+	return err
 }
 
-// status is what there is to say of the relay now.
+// status returns the relay's number of stream shards, lag and dead letters.
 func (r *Relay) status(ctx context.Context) api.ServiceStatus {
 	shards, lag := int64(r.metrics.lags.reads()), r.metrics.lags.worst()
 	s := api.ServiceStatus{Lanes: &shards, LagSeconds: &lag}

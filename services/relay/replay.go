@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/pkg/events"
 )
 
@@ -17,7 +17,7 @@ const (
 	// replayConsumer has the relays' dead letters that are to be tried again; all
 	// relays share it.
 	replayConsumer = "relay-replays"
-	// replayPoll is how long one pull waits for them.
+	// replayPoll is how long a pull waits for replays.
 	replayPoll = 2 * time.Second
 )
 
@@ -81,7 +81,7 @@ func (r *Relay) pullReplay(ctx context.Context, c jetstream.Consumer) error {
 }
 
 // replay makes another attempt at a dead letter. It is published under its mark,
-// so that those who follow the feed can tell that it comes late.
+// so that the followers of the feed can tell that it comes late.
 func (r *Relay) replay(ctx context.Context, m jetstream.Msg) error {
 	call, cancel := r.request(ctx)
 	defer cancel()
@@ -89,15 +89,15 @@ func (r *Relay) replay(ctx context.Context, m jetstream.Msg) error {
 	if err != nil {
 		return fmt.Errorf("a replay without a place in the feed: %w", err)
 	}
-	mark := m.Headers().Get(consume.HeaderReplay)
+	mark := m.Headers().Get(feed.HeaderReplay)
 	again, err := r.eventAgain(m.Data())
 	switch {
 	case err != nil:
-		err = r.dead.Put(call, service, consume.Casualty{
+		err = r.dead.Put(call, service, feed.DeadRecord{
 			Subject: m.Subject(), Mark: mark, Attempt: strconv.FormatUint(meta.Sequence.Stream, 10), Data: m.Data(), Reason: err,
 		})
 	case again != nil:
-		again.Header.Set(consume.HeaderReplay, mark)
+		again.Header.Set(feed.HeaderReplay, mark)
 		_, err = r.js.PublishMsg(call, again, jetstream.WithMsgID(replayConsumer+"/"+mark))
 	}
 	if err != nil {
@@ -106,16 +106,16 @@ func (r *Relay) replay(ctx context.Context, m jetstream.Msg) error {
 	return m.DoubleAck(call)
 }
 
-// eventAgain is the message for a dead letter, nil where it is none of the feed's.
+// eventAgain returns the message for a dead letter, nil if it is not for the feed.
 func (r *Relay) eventAgain(data []byte) (*nats.Msg, error) {
-	again, err := decodeExhibit(data)
+	again, err := decodeDeadLetter(data)
 	if err != nil {
 		return nil, err
 	}
 	return r.message(&again)
 }
 
-// message is a record as it goes into the feed, nil for one that does not.
+// message returns a record's message for the feed, nil for a record that stays out of it.
 func (r *Relay) message(record *record) (*nats.Msg, error) {
 	e, err := translate(record)
 	if err != nil || e == nil {

@@ -7,7 +7,7 @@ import (
 )
 
 // shares are the parts of the feed's maximum size that the kinds other than buckets
-// may take, in 24ths. Buckets have what is left.
+// may take, in 24ths. Buckets have the rest.
 func shares() map[events.Kind]int64 {
 	return map[events.Kind]int64{events.KindAudit: 3, events.KindConfig: 1, events.KindEntity: 1, events.KindNamespace: 1}
 }
@@ -33,14 +33,14 @@ type room struct {
 	most  int64 // the feed's maximum size, 0 while unknown; guarded by mu
 }
 
-// told records what NATS says.
+// told records the size that NATS reports.
 func (r *room) told(taken, most int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.taken, r.most = taken, most
 }
 
-// took records what the relay has published.
+// took records the bytes that the relay has published.
 func (r *room) took(bytes int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -55,7 +55,7 @@ func (r *room) refused() {
 }
 
 // forBuckets reports whether buckets may be published: the feed keeps a reserve for
-// the other kinds, whose followers must not wait for those of buckets.
+// the other kinds: their followers must not wait for the followers of buckets.
 func (r *room) forBuckets() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

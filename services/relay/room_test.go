@@ -14,7 +14,7 @@ import (
 
 	"github.com/tidegate/tidegate/engine"
 	"github.com/tidegate/tidegate/engine/fault"
-	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/events"
@@ -33,15 +33,15 @@ type service struct {
 }
 
 // follows registers a service for kinds.
-func (w *world) follows(name string, retention consume.Retention, kinds ...events.Kind) *service {
+func (w *world) follows(name string, retention feed.Retention, kinds ...events.Kind) *service {
 	w.t.Helper()
-	feed, err := consume.EnsureFeed(w.t.Context(), w.jetstream(), retention)
+	stream, err := feed.EnsureFeed(w.t.Context(), w.jetstream(), retention)
 	require.NoError(w.t, err)
 	var subjects []string
 	for _, kind := range kinds {
 		subjects = append(subjects, events.KindSubject(kind))
 	}
-	c, err := feed.CreateOrUpdateConsumer(w.t.Context(), jetstream.ConsumerConfig{
+	c, err := stream.CreateOrUpdateConsumer(w.t.Context(), jetstream.ConsumerConfig{
 		Durable: name, FilterSubjects: subjects, AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: 100,
 	})
 	require.NoError(w.t, err)
@@ -124,9 +124,9 @@ func (w *world) audit(n int64) {
 
 // of returns how many messages of a kind the feed has.
 func (w *world) of(js jetstream.JetStream, kind events.Kind) (n int) {
-	feed, err := js.Stream(w.t.Context(), events.StreamName)
+	stream, err := js.Stream(w.t.Context(), events.StreamName)
 	require.NoError(w.t, err)
-	info, err := feed.Info(w.t.Context(), jetstream.WithSubjectFilter(events.KindSubject(kind)))
+	info, err := stream.Info(w.t.Context(), jetstream.WithSubjectFilter(events.KindSubject(kind)))
 	require.NoError(w.t, err)
 	for _, messages := range info.State.Subjects {
 		n += int(messages)
@@ -135,7 +135,7 @@ func (w *world) of(js jetstream.JetStream, kind events.Kind) (n int) {
 }
 
 // small is a feed in which buckets may take 900 kB, audit events 150, others 50.
-func small() consume.Retention { return consume.Retention{MaxBytes: 1_200_000} }
+func small() feed.Retention { return feed.Retention{MaxBytes: 1_200_000} }
 
 // purging are the times of a relay that purges often.
 func purging() relay.Tuning {
@@ -268,7 +268,7 @@ func TestChangesWaitForAnExpectedService(t *testing.T) {
 // Changes that grow too old for the feed before a service saw them are told.
 func TestChangesThatExpireUnseenAreTold(t *testing.T) {
 	w := newWorld(t, engine.StreamOptions{}, fault.Options{})
-	retention := consume.Retention{MaxAge: 2 * time.Second}
+	retention := feed.Retention{MaxAge: 2 * time.Second}
 	w.follows("aggregator-00", retention, events.KindBucket)
 	done := w.follows("archiver-00", retention, events.KindAudit)
 	done.works()
@@ -290,10 +290,10 @@ func TestAHalfFullFeedIsPurgedAtOnce(t *testing.T) {
 	tuning.Purge = time.Hour
 	w.startWith("a", tuning, small())
 	js := w.jetstream()
-	feed, err := js.Stream(t.Context(), events.StreamName)
+	stream, err := js.Stream(t.Context(), events.StreamName)
 	require.NoError(t, err)
 	taken := func() uint64 {
-		info, err := feed.Info(t.Context())
+		info, err := stream.Info(t.Context())
 		require.NoError(t, err)
 		return info.State.Bytes
 	}

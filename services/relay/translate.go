@@ -14,11 +14,11 @@ import (
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-// timeToLive is who DynamoDB says deleted an item whose ttl had passed.
+// timeToLive is DynamoDB's principal that deletes items after their ttl.
 const timeToLive = "dynamodb.amazonaws.com"
 
 // errUnknownItem says that a record tells of an item that this release does not
-// know: one of a later release, or of somebody else.
+// know: an item of a later release, or of another program.
 var errUnknownItem = errors.New("unknown item")
 
 // record is a record of a stream, its attributes converted once.
@@ -32,7 +32,7 @@ type record struct {
 	old, new  table.Item // nil: there was or is no item
 }
 
-// recordOf converts a record; what could be is converted also with an error.
+// recordOf converts a record; with an error it returns the parts that could be converted.
 func recordOf(label string, r *types.Record) (record, error) {
 	out := record{label: label, operation: string(r.EventName), expired: isExpiry(r)}
 	d := r.Dynamodb
@@ -67,8 +67,8 @@ func isExpiry(r *types.Record) bool {
 		u.Type != nil && *u.Type == "Service" && u.PrincipalId != nil && *u.PrincipalId == timeToLive
 }
 
-// translate makes an event of a record, nil of one that the feed does not carry:
-// signing keys, counters, usage snapshots, and what the registry has beside
+// translate makes an event of a record, nil for a record that the feed does not carry:
+// signing keys, counters, usage snapshots, and the registry's items other than
 // names. An error means that no event can be made of it, now or later by this
 // release.
 func translate(r *record) (*events.Event, error) {
@@ -81,7 +81,7 @@ func translate(r *record) (*events.Event, error) {
 		return nil, fmt.Errorf("%w: %w", errUnknownItem, err)
 	}
 	if _, carried := events.KindOf(key); !carried {
-		return nil, nil //nolint:nilnil // it is none of the feed's
+		return nil, nil //nolint:nilnil // the feed does not carry it
 	}
 	e := &events.Event{Position: position, AtMs: r.atMs, Key: key, Expired: r.expired}
 	if err := setChange(e, r); err != nil {

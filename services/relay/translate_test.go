@@ -237,19 +237,19 @@ func TestDamagedRecordsAreRefused(t *testing.T) {
 }
 
 // What does not fit a message is left out of a dead letter; its key is not.
-func TestExhibitsFitAMessage(t *testing.T) {
+func TestDeadLettersFitAMessage(t *testing.T) {
 	s := newScript(t)
 	s.put(table.EncodeBucket(testBucket()))
 	label, records := s.records()
 	r, err := recordOf(label, &records[0])
 	require.NoError(t, err)
-	all, err := encodeExhibit(&r, nil, 1<<20)
+	all, err := encodeDeadLetter(&r, nil, 1<<20)
 	require.NoError(t, err)
-	again, err := decodeExhibit(all)
+	again, err := decodeDeadLetter(all)
 	require.NoError(t, err)
 	require.Equal(t, r, again)
 	require.Contains(t, string(all), `"new":{`)
-	short, err := encodeExhibit(&r, nil, len(all)-1)
+	short, err := encodeDeadLetter(&r, nil, len(all)-1)
 	require.NoError(t, err)
 	require.NotContains(t, string(short), `"new":{`)
 	require.Contains(t, string(short), "BUCKET#api-key-123#gpt-4#0")

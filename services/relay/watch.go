@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/sourcegraph/conc"
 
-	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/internal/leader"
 	"github.com/tidegate/tidegate/pkg/events"
 )
@@ -19,7 +19,7 @@ import (
 // and relays come and go.
 type watch struct {
 	relay   *Relay
-	members *consume.Members
+	members *feed.Members
 
 	// owned by run
 	living  []string
@@ -68,7 +68,7 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// look asks how full the feed is. Without an answer the relay goes by what it knew.
+// look asks how full the feed is. Without an answer the relay relies on the last answer.
 func (w *watch) look(ctx context.Context) {
 	if err := w.house.look(ctx); err != nil && ctx.Err() == nil {
 		w.relay.metrics.failures.Inc()
@@ -86,7 +86,7 @@ func (w *watch) purge(ctx context.Context) {
 }
 
 // purges reports whether purging is this relay's part.
-func (w *watch) purges() bool { return consume.Owner("purge", w.living) == w.relay.cfg.Member }
+func (w *watch) purges() bool { return feed.Owner("purge", w.living) == w.relay.cfg.Member }
 
 // show sets the gauges of the kinds once, so that they are there before the first purge.
 func (w *watch) show(ctx context.Context) {
@@ -99,7 +99,7 @@ func (w *watch) show(ctx context.Context) {
 	}
 }
 
-// survey looks who lives and which stream shards there are, and starts and stops
+// survey finds the running relays and the stream shards, and starts and stops
 // readers. Without an answer all stays as it is: markers guard the feed.
 func (w *watch) survey(ctx context.Context) bool {
 	w.meet(ctx)
@@ -122,8 +122,8 @@ func (w *watch) survey(ctx context.Context) bool {
 }
 
 // remember looks whether the feed is as this relay left it. In a new term it forgets
-// what was read to its end: a parent's end may be forgotten, and its records come
-// before those of its children.
+// the finished shards: a parent's end may be forgotten, and its records come
+// before the records of its children.
 func (w *watch) remember(ctx context.Context) error {
 	term, err := w.relay.history.look(ctx)
 	if err != nil || term == w.term {
@@ -137,7 +137,7 @@ func (w *watch) remember(ctx context.Context) error {
 	return nil
 }
 
-// meet says that the relay lives and asks who else does.
+// meet sends a heartbeat and asks for the running relays.
 func (w *watch) meet(ctx context.Context) {
 	call, cancel := context.WithTimeout(ctx, w.relay.tuning.MemberTTL)
 	defer cancel()
@@ -150,7 +150,7 @@ func (w *watch) meet(ctx context.Context) {
 	}
 }
 
-// forget drops what is known of stream shards that are listed no more.
+// forget drops the state of stream shards that are listed no more.
 func (w *watch) forget() {
 	listed := map[source]bool{}
 	for _, st := range w.streams {
@@ -216,7 +216,7 @@ func (w *watch) mine(ctx context.Context) (map[source]bool, error) {
 	for _, at := range open {
 		all[at] = false
 	}
-	maps.DeleteFunc(all, func(at source, _ bool) bool { return consume.Owner(at.shard, w.living) != w.relay.cfg.Member })
+	maps.DeleteFunc(all, func(at source, _ bool) bool { return feed.Owner(at.shard, w.living) != w.relay.cfg.Member })
 	return all, nil
 }
 

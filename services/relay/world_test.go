@@ -18,8 +18,8 @@ import (
 
 	"github.com/tidegate/tidegate/engine"
 	"github.com/tidegate/tidegate/engine/fault"
-	"github.com/tidegate/tidegate/internal/consume"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/bucket"
 	"github.com/tidegate/tidegate/pkg/events"
@@ -150,10 +150,10 @@ type process struct {
 
 func (w *world) start(name string, tuning relay.Tuning, options ...nats.Option) *process {
 	w.t.Helper()
-	return w.startWith(name, tuning, consume.Retention{}, options...)
+	return w.startWith(name, tuning, feed.Retention{}, options...)
 }
 
-func (w *world) startWith(name string, tuning relay.Tuning, retention consume.Retention, options ...nats.Option) *process {
+func (w *world) startWith(name string, tuning relay.Tuning, retention feed.Retention, options ...nats.Option) *process {
 	w.t.Helper()
 	nc := w.nats.Connect(w.t, append([]nats.Option{nats.ErrorHandler(nil)}, options...)...)
 	p := &process{conn: nc, metrics: prometheus.NewRegistry(), ended: make(chan error, 1)}
@@ -205,12 +205,12 @@ func (p *process) metric(t *testing.T, name string) int {
 // received is what the feed has, in its order.
 func (w *world) received() (all []*events.Event) {
 	w.t.Helper()
-	feed, err := w.jetstream().Stream(w.t.Context(), events.StreamName)
+	stream, err := w.jetstream().Stream(w.t.Context(), events.StreamName)
 	require.NoError(w.t, err)
-	info, err := feed.Info(w.t.Context())
+	info, err := stream.Info(w.t.Context())
 	require.NoError(w.t, err)
 	for n := info.State.FirstSeq; n <= info.State.LastSeq; n++ {
-		m, err := feed.GetMsg(w.t.Context(), n, jetstream.WithGetMsgSubject(events.ChangesAll))
+		m, err := stream.GetMsg(w.t.Context(), n, jetstream.WithGetMsgSubject(events.ChangesAll))
 		if err != nil {
 			require.ErrorIs(w.t, err, jetstream.ErrMsgNotFound)
 			break
@@ -228,11 +228,11 @@ func (w *world) received() (all []*events.Event) {
 func (w *world) count(js jetstream.JetStream) int {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	feed, err := js.Stream(ctx, events.StreamName)
+	stream, err := js.Stream(ctx, events.StreamName)
 	if err != nil {
 		return -1
 	}
-	info, err := feed.Info(ctx, jetstream.WithSubjectFilter(events.ChangesAll))
+	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(events.ChangesAll))
 	if err != nil {
 		return -1
 	}
@@ -294,9 +294,9 @@ func (w *world) mustBeExact() {
 }
 
 // deadLetters are those of the relays.
-func (w *world) deadLetters() []consume.DeadLetter {
+func (w *world) deadLetters() []feed.DeadLetter {
 	w.t.Helper()
-	letters, _, err := consume.NewDeadLetters(w.jetstream()).List(w.t.Context(), "relay", 0, 1000)
+	letters, _, err := feed.NewDeadLetters(w.jetstream()).List(w.t.Context(), "relay", 0, 1000)
 	require.NoError(w.t, err)
 	return letters
 }

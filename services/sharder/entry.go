@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	// ringSeconds is how many seconds of load are kept: those of staleMs, and a few
+	// ringSeconds is the number of seconds of load that are kept: the seconds of staleMs, and a few
 	// that may be ahead of this process's clock.
 	ringSeconds = staleMs/1000 + 6
-	// costsMs is how long what requests cost is believed; it is reported each second.
+	// costsMs is how long the reported costs of requests are believed; they are reported each second.
 	costsMs = 10_000
 )
 
-// entry is one bucket. Times are Unix milliseconds.
+// entry is a bucket. Times are Unix milliseconds.
 type entry struct {
-	shards  []sight // by number; one that is gone stays, as a watermark
+	shards  []snapshot // by number; a removed shard stays, as a watermark
 	wanted  int
 	changed int64 // when the shards, or how many are wanted, changed last
 	seen    int64 // when the last write was
@@ -36,21 +36,21 @@ type entry struct {
 	notBefore int64 // no step before
 }
 
-// sight is what was last seen of a shard.
-type sight struct {
+// snapshot is the last seen state of a shard.
+type snapshot struct {
 	level int    // 0: it is gone
 	at    string // position in the table's stream; empty where it was only read
 	units int64  // that it had cost
 	print string // of the settings that it was of; empty while not known
 }
 
-// second is the load of one second.
+// second is the load of a second.
 type second struct{ at, units int64 }
 
-// shard is the sight of a shard, made if need be.
-func (e *entry) shard(number int) *sight {
+// shard is the snapshot of a shard, made if need be.
+func (e *entry) shard(number int) *snapshot {
 	for len(e.shards) <= number {
-		e.shards = append(e.shards, sight{})
+		e.shards = append(e.shards, snapshot{})
 	}
 	return &e.shards[number]
 }
@@ -88,7 +88,7 @@ func (e *entry) take(number int, c *events.Change[events.Bucket], at string, ms 
 	return true
 }
 
-// want notes how many shards are wanted. Whoever asked for more had reason to: fewer
+// want notes how many shards are wanted. The request for more had a reason: fewer
 // have had no room.
 func (e *entry) want(count int, at int64) {
 	if count > e.wanted {
@@ -106,10 +106,10 @@ func (e *entry) notObserved(first int, at int64) {
 }
 
 // learnFrom learns limits from the image of any shard. A shard that was brought to
-// settings shows those that apply. One that is seen for the first time, with others than
-// are known, may be one that nobody has spent from since: the lower limits count, until
-// a step reads what applies. before is empty for the first image.
-func (e *entry) learnFrom(s *sight, before string, image *events.Bucket) {
+// settings shows the settings that apply. A shard that is seen for the first time, with other settings than
+// are known, may have been without spends since: the lower limits count, until
+// a step reads the settings that apply. before is empty for the first image.
+func (e *entry) learnFrom(s *snapshot, before string, image *events.Bucket) {
 	print := image.Fingerprint
 	first, synced := s.print == "", before != "" && before != print || s.print != "" && s.print != print
 	s.print = print
@@ -166,7 +166,7 @@ func (e *entry) crowd(load, ms int64) {
 }
 
 func (e *entry) divided() bool {
-	return e.wanted > 1 || slices.ContainsFunc(e.shards, func(s sight) bool { return s.level > 1 })
+	return e.wanted > 1 || slices.ContainsFunc(e.shards, func(s snapshot) bool { return s.level > 1 })
 }
 
 // view is the entry as a plan is made from it.

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/engine"
-	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/pkg/bucket"
 	"github.com/tidegate/tidegate/pkg/events"
 )
@@ -35,7 +35,7 @@ func (w *world) start(name string) *running {
 	r.Sharder, err = New(Config{
 		NATS: r.conn, DynamoDB: engine.Config(w.Faults, "us-east-1"), Table: w.Table, Member: name,
 		Clock: w.clock, Log: slog.New(slog.DiscardHandler), Metrics: r.registry,
-		Tuning: Tuning{Look: 5 * time.Millisecond, Feed: consume.Tuning{ // a member is missed as late as by default
+		Tuning: Tuning{Look: 5 * time.Millisecond, Feed: feed.Tuning{ // a member is missed as late as by default
 			Heartbeat: 100 * time.Millisecond, Poll: 100 * time.Millisecond, MaxBackoff: 100 * time.Millisecond, DrainTimeout: 5 * time.Second,
 		}},
 	})
@@ -106,7 +106,7 @@ func TestShardersShareTheFeed(t *testing.T) {
 	}, patience, time.Millisecond)
 	require.Zero(t, both[1-owner].counted(double, "done"))
 	require.InDelta(t, 1, metric(t, both[owner].registry, "tidegate_feed_skipped_total"), 0)
-	dead, err := consume.NewDeadLetters(js).Count(t.Context(), service)
+	dead, err := feed.NewDeadLetters(js).Count(t.Context(), service)
 	require.NoError(t, err)
 	require.Zero(t, dead)
 
@@ -127,7 +127,7 @@ func TestReportsAreHeard(t *testing.T) {
 	js := w.feed()
 	w.usual()
 	w.publish(js, 100)
-	require.Eventually(t, func() bool { all, _ := s.book.sizes(); return all == 1 }, patience, 5*time.Millisecond)
+	require.Eventually(t, func() bool { all, _ := s.tracker.sizes(); return all == 1 }, patience, 5*time.Millisecond)
 	data, err := events.EncodeLoad(&events.LoadReport{
 		Node: "node", FromMs: w.ms() - 1000, ToMs: w.ms(), Loads: []events.Load{{Key: testKey(0), FailedUnits: 800}},
 	})

@@ -18,8 +18,8 @@ const (
 	// byResource is the index of buckets, GSI2.
 	byResource = 2
 	// surveyRows is how many rows are read at once: a page of 1,000 keys costs about
-	// 25 read units, and at one page each surveyPause the survey takes a tenth of
-	// what one partition bears.
+	// 25 read units, and at a page per surveyPause the survey takes a tenth of
+	// the capacity of a partition.
 	surveyRows  = 1000
 	surveyPause = 100 * time.Millisecond
 	// surveyRetry is how long a survey that failed waits until it goes on.
@@ -41,7 +41,7 @@ func (s *Sharder) survey(ctx context.Context) {
 }
 
 // surveyOnce looks through the index of buckets. Each divided bucket has a shard 1,
-// and no other has. What fails is tried again; the error is that of ctx.
+// and no other has. A failure is tried again; the error is ctx's.
 func (s *Sharder) surveyOnce(ctx context.Context) error {
 	var from table.Item
 	for {
@@ -67,7 +67,7 @@ func (s *Sharder) surveyOnce(ctx context.Context) error {
 	}
 }
 
-// surveyPage looks through one page, and says where the next one begins.
+// surveyPage looks through a page, and returns where the next page begins.
 func (s *Sharder) surveyPage(ctx context.Context, from table.Item) (next table.Item, err error) {
 	call, cancel := context.WithTimeout(ctx, surveyCall)
 	defer cancel()
@@ -84,7 +84,7 @@ func (s *Sharder) surveyPage(ctx context.Context, from table.Item) (next table.I
 			s.cfg.Log.WarnContext(ctx, "a row of the index of buckets cannot be understood", "error", err)
 			continue
 		}
-		if bucket := bucketOf(key); key.Shard == 1 && !s.book.knows(bucket) {
+		if bucket := bucketOf(key); key.Shard == 1 && !s.tracker.knows(bucket) {
 			if err := s.meet(ctx, bucket); isOutage(err) {
 				return nil, err
 			} else if err != nil { // only people can mend it, and the others are not to wait for them
@@ -95,7 +95,7 @@ func (s *Sharder) surveyPage(ctx context.Context, from table.Item) (next table.I
 	return page.LastEvaluatedKey, nil
 }
 
-// meet gets to know a bucket. What the index lists may be gone.
+// meet gets to know a bucket. The index may list buckets that are gone.
 func (s *Sharder) meet(ctx context.Context, key keys.Bucket) error {
 	call, cancel := context.WithTimeout(ctx, surveyCall)
 	defer cancel()
@@ -103,11 +103,11 @@ func (s *Sharder) meet(ctx context.Context, key keys.Bucket) error {
 	if err != nil {
 		return err
 	}
-	s.book.read(key, tree, s.applied(call, tree), s.nowMs())
+	s.tracker.read(key, tree, s.applied(call, tree), s.nowMs())
 	return nil
 }
 
-// isOutage reports whether the store did not answer, and not what it answered.
+// isOutage reports whether the store gave no answer, as opposed to a refusal.
 func isOutage(err error) bool {
 	var call *smithy.OperationError
 	return errors.As(err, &call) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)

@@ -4,16 +4,18 @@ import (
 	"errors"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidegate/tidegate/internal/worker"
 )
 
-// metrics of a sharder; those of the feed are counted by package consume.
+// metrics counts the work of a sharder; package feed counts the feed's.
 type metrics struct {
 	steps                  *prometheus.CounterVec
 	heard, unread          prometheus.Counter
 	surveys, surveysFailed prometheus.Counter
 }
 
-func newMetrics(reg prometheus.Registerer, b *book) (*metrics, error) {
+func newMetrics(reg prometheus.Registerer, b *tracker) (*metrics, error) {
 	steps := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tidegate_sharder_steps_total",
 		Help: "Steps that change a bucket's shards, by kind (double, spread, merge) and result: done, overtaken by another change, or failed and retried.",
@@ -42,10 +44,8 @@ func newMetrics(reg prometheus.Registerer, b *book) (*metrics, error) {
 	full := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "tidegate_sharder_full_buckets", Help: "Buckets with the maximum number of shards, 32; DynamoDB throttles a load that needs more.",
 	}, count(func() int { _, full := b.shards(); return full }))
-	for _, c := range []prometheus.Collector{steps, reports, surveys, known, divided, shards, full} {
-		if err := reg.Register(c); err != nil {
-			return nil, err
-		}
+	if err := worker.Register(reg, steps, reports, surveys, known, divided, shards, full); err != nil {
+		return nil, err
 	}
 	return &metrics{
 		steps: steps,
@@ -54,7 +54,7 @@ func newMetrics(reg prometheus.Registerer, b *book) (*metrics, error) {
 	}, nil
 }
 
-// result is what counts a step that ended so.
+// result returns the counter of steps with that outcome.
 func (m *metrics) result(k kind, err error) prometheus.Counter {
 	result := "done"
 	switch {

@@ -11,42 +11,42 @@ const (
 	// more to be throttled.
 	tooMuch = 800
 	// roomy is how many write units per second a shard may have after a merge. It is
-	// less than tooMuch, so that what was merged is not doubled again at once.
+	// less than tooMuch, so that merged shards are not doubled again at once.
 	roomy = 600
 	// idleMs is for how long fewer shards must have had room, in milliseconds.
 	idleMs = 10 * 60_000
 	// staleMs is how old evidence may be: the feed may be behind.
 	staleMs = 10_000
-	// settleMs is how long after a split there is no evidence: what was throttled
-	// before is tried again then.
+	// settleMs is how long after a split the load is no evidence: throttled requests
+	// are tried again then.
 	settleMs = 2000
-	// overgrownMs is for how long shares must have been too small for requests: what
-	// these cost goes up and down.
+	// overgrownMs is for how long shares must have been too small for requests: the
+	// costs of requests go up and down.
 	overgrownMs = 60_000
 	// counts is how many numbers of shards there are: 1, 2, 4, … [bucket.MaxShards].
 	counts = 6
 )
 
-// kind is what a step does.
+// kind is the kind of a step.
 type kind int
 
 const (
 	stay   kind = iota // nothing
 	double             // twice as many shards as there are wanted now
-	spread             // those that are wanted and not there
+	spread             // the missing shards of the wanted number
 	merge              // fewer
 )
 
 func (k kind) String() string { return [...]string{"stay", "double", "spread", "merge"}[k] }
 
-// step is one change of a bucket's shards.
+// step is a change of a bucket's shards.
 type step struct {
 	kind kind
 	from int // how many shards are wanted now
 	to   int // and then
 }
 
-// view is what is known of a bucket at one moment. Times are Unix milliseconds.
+// view is the state of a bucket at a moment. Times are Unix milliseconds.
 type view struct {
 	wanted   int  // shards; 0: there is no bucket
 	lacking  bool // a shard is wanted that is not there
@@ -58,12 +58,12 @@ type view struct {
 	// was first seen.
 	noRoom [counts]int64
 	limits []bucket.Limit
-	costs  map[string]int64 // what most recent requests cost at most, in tokens
+	costs  map[string]int64 // the highest cost of most recent requests, in tokens
 	// overgrown is since when shares do not serve; 0 while they do.
 	overgrown int64
 }
 
-// plan is the next step, if there is one to be made now. It is a pure function.
+// plan returns the next step, or stay. It is a pure function.
 func plan(v *view, now int64) step {
 	at := step{from: v.wanted, to: v.wanted}
 	if v.wanted == 0 {
@@ -73,7 +73,7 @@ func plan(v *view, now int64) step {
 		at.kind, at.to = double, 2*v.wanted
 		return at
 	}
-	if now < v.changed+settleMs { // whoever changes them may not be at the end
+	if now < v.changed+settleMs { // the process that changes them may not be at the end
 		return at
 	}
 	to := v.fewest(now)

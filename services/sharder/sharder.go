@@ -14,15 +14,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/internal/config"
-	"github.com/tidegate/tidegate/internal/consume"
-	"github.com/tidegate/tidegate/internal/roster"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/store"
+	"github.com/tidegate/tidegate/internal/worker"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/events"
 	"github.com/tidegate/tidegate/pkg/keys"
@@ -31,7 +30,7 @@ import (
 // service names the sharders' group and their dead letters.
 const service = api.ServiceSharder
 
-// Config is what a sharder needs.
+// Config holds the settings of a sharder.
 type Config struct {
 	NATS      *nats.Conn // the sharder's own: it is closed when Run ends
 	DynamoDB  aws.Config
@@ -41,7 +40,7 @@ type Config struct {
 	Clock     store.ClockSource
 	Log       *slog.Logger
 	Metrics   prometheus.Registerer
-	Retention consume.Retention // of the feed, where no relay has made it yet
+	Retention feed.Retention // of the feed, where no relay has made it yet
 	Tuning    Tuning
 }
 
@@ -50,8 +49,8 @@ type Tuning struct {
 	Remember int           // divided buckets known at most, and as many others; least recently written dropped first. Default 20,000
 	Steps    int           // steps under way at once. Default 16
 	Look     time.Duration // how often plans are made. Default 250 ms
-	Survey   time.Duration // how often divided buckets are looked for that nobody writes to. Default 1 h
-	Feed     consume.Tuning
+	Survey   time.Duration // between two searches for divided buckets without writes. Default 1 h
+	Feed     feed.Tuning
 }
 
 const (
@@ -59,7 +58,7 @@ const (
 	defaultSteps    = 16
 	defaultLook     = 250 * time.Millisecond
 	defaultSurvey   = time.Hour
-	// stepTime is how long one step may take, with all its repeats.
+	// stepTime is how long a step may take, with all its repeats.
 	stepTime = 8 * time.Second
 )
 
@@ -79,12 +78,13 @@ func (t Tuning) withDefaults() Tuning {
 	return t
 }
 
-// Sharder is one of the sharders of a table.
+// Sharder is a sharder of a table.
 type Sharder struct {
 	cfg     Config
 	clock   *store.Clock
-	book    *book
-	group   *consume.Group
+	tracker *tracker
+	worker  *worker.Worker
+	group   *feed.Group
 	client  *dynamodb.Client
 	shards  *shards.Store
 	limits  *config.LimitStore
@@ -93,17 +93,26 @@ type Sharder struct {
 	boot   string // random, part of every nonce
 	writes atomic.Uint64
 
-	slots chan struct{}  // a step under way has one
+	slots chan struct{}  // a step under way holds a slot
 	steps sync.WaitGroup // under way
 }
 
 // New makes a sharder. It does nothing until Run.
 func New(cfg Config) (*Sharder, error) {
-	if cfg.NATS == nil || cfg.Table == "" || cfg.Member == "" || cfg.Clock == nil || cfg.Log == nil || cfg.Metrics == nil {
-		return nil, errors.New("sharder: NATS, Table, Member, Clock, Log and Metrics are required")
+	if cfg.Clock == nil {
+		return nil, errors.New("sharder: Clock is required")
 	}
 	cfg.Tuning = cfg.Tuning.withDefaults()
 	s := &Sharder{cfg: cfg, clock: store.NewClock(cfg.Clock), boot: rand.Text()[:8], slots: make(chan struct{}, cfg.Tuning.Steps)}
+	w, err := worker.New(worker.Config{
+		Service: service, Description: "Tidegate sharder: how many shards a bucket has",
+		NATS: cfg.NATS, Member: cfg.Member, Version: cfg.Version, Now: s.clock.Wall, Log: cfg.Log, Metrics: cfg.Metrics,
+		Required: map[string]bool{"Table": cfg.Table != ""},
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.worker = w
 	watched, err := store.Watch(cfg.DynamoDB, store.WatchOptions{Service: service, Metrics: cfg.Metrics, Mono: s.clock.Mono})
 	if err != nil {
 		return nil, fmt.Errorf("sharder: %w", err)
@@ -112,22 +121,14 @@ func New(cfg Config) (*Sharder, error) {
 	s.client = dynamodb.NewFromConfig(watched, func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} })
 	s.shards = shards.NewStore(s.client, cfg.Table, s.clock.Now, s.nonce)
 	s.limits = config.NewLimitStore(s.client, cfg.Table, audit.NewLog(s.client, cfg.Table, s.clock.Time))
-	if s.book, err = newBook(cfg.Tuning.Remember); err != nil {
+	if s.tracker, err = newTracker(cfg.Tuning.Remember); err != nil {
 		return nil, fmt.Errorf("sharder: %w", err)
 	}
-	if s.metrics, err = newMetrics(cfg.Metrics, s.book); err != nil {
+	if s.metrics, err = newMetrics(cfg.Metrics, s.tracker); err != nil {
 		return nil, fmt.Errorf("sharder: metrics: %w", err)
 	}
-	js, err := jetstream.New(cfg.NATS)
-	if err != nil {
-		return nil, fmt.Errorf("sharder: %w", err)
-	}
-	s.group, err = consume.New(consume.Config{
-		JetStream: js, Service: service, Member: cfg.Member, Kinds: consume.KindsOf(service), Handle: s.follow, Forgetful: true,
-		Now: s.clock.Wall, Log: cfg.Log, Metrics: cfg.Metrics, Retention: cfg.Retention, Tuning: cfg.Tuning.Feed,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("sharder: %w", err)
+	if s.group, err = w.Group(s.follow, cfg.Retention, cfg.Tuning.Feed); err != nil {
+		return nil, err
 	}
 	return s, nil
 }
@@ -143,20 +144,15 @@ func (s *Sharder) Ready() <-chan struct{} { return s.group.Ready() }
 // out; an error means that the feed could not be opened to begin with. It returns
 // when all it started has ended.
 func (s *Sharder) Run(ctx context.Context) error {
-	defer s.cfg.NATS.Close()
-	leave, err := roster.Join(s.cfg.NATS, roster.Entry{
-		Service: service, Version: s.cfg.Version, Description: "Tidegate sharder: how many shards a bucket has",
-		Status: s.group.Status, Log: s.cfg.Log,
-	})
-	if err != nil {
-		return fmt.Errorf("sharder: %w", err)
-	}
-	defer leave()
-	deaf, err := s.listen()
+	return s.worker.Run(ctx, worker.Work{Run: s.run, Status: s.group.Status})
+}
+
+func (s *Sharder) run(ctx context.Context) error {
+	unsubscribe, err := s.listen()
 	if err != nil {
 		return err
 	}
-	defer deaf()
+	defer unsubscribe()
 	working, stop := context.WithCancel(ctx)
 	var loops sync.WaitGroup
 	loops.Go(func() { s.survey(working) })
@@ -165,17 +161,14 @@ func (s *Sharder) Run(ctx context.Context) error {
 	stop()
 	loops.Wait()
 	s.steps.Wait()
-	if err != nil && ctx.Err() == nil {
-		return fmt.Errorf("sharder: %w", err)
-	}
-	return nil
+	return err
 }
 
-// follow notes what a batch of the feed tells. It never fails: what it does not
+// follow notes a batch of the feed. It never fails: a record that it does not
 // understand is of no use to it.
-func (s *Sharder) follow(_ context.Context, b *consume.Batch) error {
+func (s *Sharder) follow(_ context.Context, b *feed.Batch) error {
 	for _, r := range b.Records {
-		s.book.note(r)
+		s.tracker.note(r)
 	}
 	return nil
 }
@@ -195,10 +188,10 @@ func (s *Sharder) look(ctx context.Context) {
 }
 
 // runOnce starts the steps that are to be made now, as many as there are slots free.
-// A quarter of them is kept for doublings, so that none waits for what can wait.
+// A quarter of them is kept for doublings, so that no doubling waits for a step that can wait.
 func (s *Sharder) runOnce(ctx context.Context) {
-	free := cap(s.slots) - len(s.slots) // nobody else takes one
-	for _, e := range s.book.due(s.nowMs(), s.owns, free, free-cap(s.slots)/4) {
+	free := cap(s.slots) - len(s.slots) // no other goroutine takes a slot
+	for _, e := range s.tracker.due(s.nowMs(), s.owns, free, free-cap(s.slots)/4) {
 		s.slots <- struct{}{}
 		s.steps.Go(func() {
 			defer func() { <-s.slots }()

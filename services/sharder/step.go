@@ -13,17 +13,17 @@ import (
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-// errOvertaken says that a bucket is not what the step was planned for. What it is
+// errOvertaken says that a bucket has changed since the step was planned. Its state
 // has been noted, and is planned for next.
 var errOvertaken = errors.New("the bucket has changed since")
 
 // carry makes a step. Once begun it is ended, also if the sharder is told to stop.
-func (s *Sharder) carry(ctx context.Context, e errand) {
+func (s *Sharder) carry(ctx context.Context, e task) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepTime)
 	defer cancel()
 	err := s.advance(ctx, e)
 	s.metrics.result(e.kind, err).Inc()
-	s.book.done(e.key, err == nil, s.nowMs())
+	s.tracker.done(e.key, err == nil, s.nowMs())
 	log := s.cfg.Log.With("step", e.kind.String(), "bucket", e.key.Key().PK, "from", e.from, "to", e.to)
 	switch {
 	case err == nil:
@@ -34,14 +34,14 @@ func (s *Sharder) carry(ctx context.Context, e errand) {
 }
 
 // advance makes a step of a bucket as it is found now.
-func (s *Sharder) advance(ctx context.Context, e errand) error {
+func (s *Sharder) advance(ctx context.Context, e task) error {
 	tree, err := s.shards.Read(ctx, e.key, 0)
 	if err != nil {
 		return err
 	}
-	units, since := s.book.unseen(e.key, tree)
+	units, since := s.tracker.unseen(e.key, tree)
 	of := s.applied(ctx, tree)
-	s.book.read(e.key, tree, of, s.nowMs())
+	s.tracker.read(e.key, tree, of, s.nowMs())
 	if len(tree) == 0 || tree.Wanted() != e.from {
 		return errOvertaken
 	}
@@ -54,11 +54,11 @@ func (s *Sharder) advance(ctx context.Context, e errand) error {
 	case spread:
 		tree, err = s.shards.Spread(ctx, e.key)
 	case merge:
-		if !s.book.merges(e.key, e.to, s.nowMs()) { // by limits that were not known before
+		if !s.tracker.merges(e.key, e.to, s.nowMs()) { // by limits that were not known before
 			return errOvertaken
 		}
 		if load := perSecond(units, s.nowMs()-since); e.to < e.from && load > roomy*int64(e.to) {
-			s.book.catchUp(e.key, load, s.nowMs())
+			s.tracker.catchUp(e.key, load, s.nowMs())
 			return errOvertaken
 		}
 		if tree, err = s.sync(ctx, tree); err == nil {
@@ -69,7 +69,7 @@ func (s *Sharder) advance(ctx context.Context, e errand) error {
 	if err != nil {
 		return err
 	}
-	s.book.read(e.key, tree, s.applied(ctx, tree), s.nowMs())
+	s.tracker.read(e.key, tree, s.applied(ctx, tree), s.nowMs())
 	return nil
 }
 
@@ -78,7 +78,7 @@ func servesAlone(limits []bucket.Limit, count int) bool {
 	return shards.Serves(limits, count, func(string) int64 { return 0 })
 }
 
-// applied returns the settings that apply to a bucket: those of its shards, or, if the
+// applied returns the settings that apply to a bucket: its shards' settings, or, if the
 // shards differ, the stored ones. If these cannot be read, shard 0 stands for the others.
 func (s *Sharder) applied(ctx context.Context, tree shards.Tree) settings {
 	if len(tree) == 0 {
@@ -93,12 +93,12 @@ func (s *Sharder) applied(ctx context.Context, tree shards.Tree) settings {
 	return settings{zero.Fingerprint, zero.LimitSettings()}
 }
 
-// perSecond is a load from what there was in some milliseconds, of one second at
+// perSecond returns the load per second of a number of units in some milliseconds, of a second at
 // least.
 func perSecond(units, ms int64) int64 { return units * 1000 / max(1000, ms) }
 
-// sync brings the shards to the same settings, those that hold now: a shard that
-// nobody spends from stays at older ones, and cannot be merged.
+// sync brings the shards to the same settings, the settings that hold now: a shard without
+// spends stays at older settings, and cannot be merged.
 func (s *Sharder) sync(ctx context.Context, tree shards.Tree) (shards.Tree, error) {
 	if tree.Synced(tree[0].Fingerprint) {
 		return tree, nil
@@ -110,8 +110,8 @@ func (s *Sharder) sync(ctx context.Context, tree shards.Tree) (shards.Tree, erro
 	return s.shards.Sync(ctx, tree[0].Key, &settings)
 }
 
-// settings are those that hold for a bucket. One of requests that brought their own
-// limits keeps these; who its entity cascades to may have changed.
+// settings returns the settings that hold for a bucket. A bucket of requests with their own
+// limits keeps these; the parent of its entity may have changed.
 func (s *Sharder) settings(ctx context.Context, zero *table.Bucket) (config.Resolved, error) {
 	resource, _, override := keys.ParseOverride(zero.Key.Resource)
 	if !override {

@@ -290,7 +290,7 @@ func TestABrokenBucketDoesNotEndTheSurvey(t *testing.T) {
 	_, err := w.Direct.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &w.Table, Item: foreign})
 	require.NoError(t, err)
 	s := w.successor()
-	require.True(t, s.book.knows(w.key))
+	require.True(t, s.tracker.knows(w.key))
 	s.requireSizes(t, 1, 1)
 	w.quiet(11, s)
 	require.Len(t, w.tree(), 1)

@@ -8,16 +8,16 @@ import (
 	"github.com/tidegate/tidegate/pkg/events"
 )
 
-// listen takes in what admission nodes report, until deaf is called.
-func (s *Sharder) listen() (deaf func(), err error) {
+// listen takes in the reports of admission nodes, until unsubscribe is called.
+func (s *Sharder) listen() (unsubscribe func(), err error) {
 	sub, err := s.cfg.NATS.Subscribe(events.LoadSubject, func(m *nats.Msg) { s.heard(m.Data) })
 	if err != nil {
-		return nil, fmt.Errorf("sharder: listen to %s: %w", events.LoadSubject, err)
+		return nil, fmt.Errorf("listen to %s: %w", events.LoadSubject, err)
 	}
 	return func() { _ = sub.Unsubscribe() }, nil // the connection is closed next
 }
 
-// heard takes one report in. One that cannot be read is dropped: the next is a
+// heard takes a report in. An unreadable report is dropped: the next is a
 // second away.
 func (s *Sharder) heard(data []byte) {
 	r, err := events.DecodeLoad(data)
@@ -27,5 +27,5 @@ func (s *Sharder) heard(data []byte) {
 		return
 	}
 	s.metrics.heard.Inc()
-	s.book.report(r)
+	s.tracker.report(r)
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/tidegate/tidegate/engine"
 	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/internal/config"
-	"github.com/tidegate/tidegate/internal/consume"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
@@ -87,7 +87,7 @@ func usualWorld(t *testing.T) (*world, *Sharder) {
 // turn makes the steps that are due now, of all buckets, and returns them.
 func (s *Sharder) turn(t *testing.T) (made []step) {
 	t.Helper()
-	for _, e := range s.book.due(s.nowMs(), func(keys.Bucket) bool { return true }, defaultSteps, defaultSteps) {
+	for _, e := range s.tracker.due(s.nowMs(), func(keys.Bucket) bool { return true }, defaultSteps, defaultSteps) {
 		s.carry(t.Context(), e)
 		made = append(made, e.step)
 	}
@@ -168,7 +168,7 @@ func (w *world) cost(b *table.Bucket, units int64) {
 }
 
 // record is what the feed tells of a shard's change; nil for one that is not there.
-func (w *world) record(before, after *table.Bucket) consume.Record {
+func (w *world) record(before, after *table.Bucket) feed.Record {
 	w.t.Helper()
 	there := after
 	if there == nil {
@@ -176,7 +176,7 @@ func (w *world) record(before, after *table.Bucket) consume.Record {
 	}
 	position, err := events.NewPosition("2026-03-01T00:00:00.000", strconv.FormatInt(w.sequence.Add(1), 10))
 	require.NoError(w.t, err)
-	return consume.Record{Event: &events.Event{
+	return feed.Record{Event: &events.Event{
 		Position: position, AtMs: w.ms() / 1000 * 1000, Key: there.Key,
 		Bucket: &events.Change[events.Bucket]{Old: imageOf(before), New: imageOf(after)},
 	}}
@@ -195,10 +195,10 @@ func imageOf(b *table.Bucket) *events.Bucket {
 	return image
 }
 
-func (w *world) tell(r consume.Record, told ...*Sharder) {
+func (w *world) tell(r feed.Record, told ...*Sharder) {
 	w.t.Helper()
 	for _, s := range told {
-		require.NoError(w.t, s.follow(w.t.Context(), &consume.Batch{Records: []consume.Record{r}}))
+		require.NoError(w.t, s.follow(w.t.Context(), &feed.Batch{Records: []feed.Record{r}}))
 	}
 }
 

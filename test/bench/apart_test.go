@@ -96,7 +96,7 @@ func (a *apart) echo(replyBytes int) (subject string) {
 
 // serve is the process of the services'. It ends when its standard input does.
 func serve(work string) {
-	h := &process{}
+	h := &serviceProcess{}
 	defer h.end()
 	var do assignment
 	require.NoError(h, json.Unmarshal([]byte(work), &do))
@@ -134,21 +134,21 @@ type host interface {
 }
 
 // process is a host that ends with what went wrong on standard error.
-type process struct {
+type serviceProcess struct {
 	cleanups []func()
 }
 
-func (*process) Name() string             { return "the services' process" }
-func (*process) Helper()                  {}
-func (*process) Context() context.Context { return context.Background() }
-func (p *process) Cleanup(f func())       { p.cleanups = append(p.cleanups, f) }
-func (*process) Errorf(format string, args ...any) {
+func (*serviceProcess) Name() string             { return "the services' process" }
+func (*serviceProcess) Helper()                  {}
+func (*serviceProcess) Context() context.Context { return context.Background() }
+func (p *serviceProcess) Cleanup(f func())       { p.cleanups = append(p.cleanups, f) }
+func (*serviceProcess) Errorf(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, format+"\n", args...)
 }
-func (p *process) Error(args ...any) { p.Errorf("%s", fmt.Sprint(args...)); p.FailNow() }
-func (*process) FailNow()            { os.Exit(1) }
+func (p *serviceProcess) Error(args ...any) { p.Errorf("%s", fmt.Sprint(args...)); p.FailNow() }
+func (*serviceProcess) FailNow()            { os.Exit(1) }
 
-func (p *process) end() {
+func (p *serviceProcess) end() {
 	for i := range p.cleanups {
 		p.cleanups[len(p.cleanups)-1-i]()
 	}

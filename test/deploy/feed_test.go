@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/pkg/api"
 	tidegate "github.com/tidegate/tidegate/pkg/client"
 	"github.com/tidegate/tidegate/pkg/events"
@@ -29,9 +29,9 @@ func (w *world) jetStream(t *testing.T, user string, options ...nats.Option) jet
 // feed is the change feed, as the server itself sees it.
 func (w *world) feed(t *testing.T) jetstream.Stream {
 	t.Helper()
-	feed, err := w.jetStream(t, relayUser).Stream(t.Context(), events.StreamName)
+	stream, err := w.jetStream(t, relayUser).Stream(t.Context(), events.StreamName)
 	require.NoError(t, err)
-	return feed
+	return stream
 }
 
 // drained waits until all that is in the feed was acknowledged, and something was.
@@ -89,7 +89,7 @@ func TestTheFeedIsFollowed(t *testing.T) {
 
 	_, err := w.jetStream(t, relayUser).Publish(t.Context(), events.Subject(events.KindBucket, 0), []byte("no event"))
 	require.NoError(t, err)
-	dead := consume.NewDeadLetters(w.jetStream(t, lettersUser, tidegate.OperatorInboxPrefix()))
+	dead := feed.NewDeadLetters(w.jetStream(t, lettersUser, tidegate.OperatorInboxPrefix()))
 	first := w.letter(t, dead, 1)
 	require.Equal(t, "no event", string(first.Data))
 	require.NoError(t, dead.Replay(t.Context(), first.Number))
@@ -97,7 +97,7 @@ func TestTheFeedIsFollowed(t *testing.T) {
 }
 
 // letter waits for a dead letter of the aggregators that is the only one.
-func (w *world) letter(t *testing.T, dead *consume.DeadLetters, number uint64) (letter consume.DeadLetter) {
+func (w *world) letter(t *testing.T, dead *feed.DeadLetters, number uint64) (letter feed.DeadLetter) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		letters, _, err := dead.List(t.Context(), aggregatorUser, 0, 10)
@@ -116,12 +116,12 @@ func (w *world) letter(t *testing.T, dead *consume.DeadLetters, number uint64) (
 func TestALaneCanBeTakenOver(t *testing.T) {
 	w := newWorld(t)
 	w.runAggregator(t, "one")()
-	feed, err := w.jetStream(t, aggregatorUser).Stream(t.Context(), events.StreamName)
+	stream, err := w.jetStream(t, aggregatorUser).Stream(t.Context(), events.StreamName)
 	require.NoError(t, err)
 	for info := range w.feed(t).ListConsumers(t.Context()).Info() {
-		_, err := feed.ResetConsumer(t.Context(), info.Name)
+		_, err := stream.ResetConsumer(t.Context(), info.Name)
 		require.NoError(t, err)
-		require.NoError(t, feed.UnpinConsumer(t.Context(), info.Name, "lane"))
+		require.NoError(t, stream.UnpinConsumer(t.Context(), info.Name, "lane"))
 	}
 }
 

@@ -20,8 +20,8 @@ import (
 	"github.com/tidegate/tidegate/internal/audit/archive"
 	"github.com/tidegate/tidegate/internal/audit/archive/archivetest"
 	"github.com/tidegate/tidegate/internal/config"
-	"github.com/tidegate/tidegate/internal/consume"
 	"github.com/tidegate/tidegate/internal/control"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -123,7 +123,7 @@ func (w *world) runAggregator(t *testing.T, member string) (stop func()) {
 	service, err := aggregator.New(aggregator.Config{
 		NATS: nc, DynamoDB: w.store(aggregatorUser), Table: table.DefaultName, Member: member,
 		Now: time.Now, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(),
-		Tuning: aggregator.Tuning{Feed: consume.Tuning{
+		Tuning: aggregator.Tuning{Feed: feed.Tuning{
 			Heartbeat: 100 * time.Millisecond, Poll: 100 * time.Millisecond, MaxBackoff: 100 * time.Millisecond,
 		}},
 	})
@@ -151,7 +151,7 @@ func (w *world) runArchiver(t *testing.T, member string) (stop func()) {
 	service, err := archiver.New(archiver.Config{
 		NATS: nc, Archive: w.archive(t, archiverUser), Member: member,
 		Now: time.Now, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(),
-		Tuning: archiver.Tuning{Feed: consume.Tuning{
+		Tuning: archiver.Tuning{Feed: feed.Tuning{
 			Heartbeat: 100 * time.Millisecond, Poll: 100 * time.Millisecond, MaxBackoff: 100 * time.Millisecond, Linger: 100 * time.Millisecond,
 		}},
 	})
@@ -166,7 +166,7 @@ func (w *world) runSharder(t *testing.T, member string) (stop func()) {
 	service, err := sharder.New(sharder.Config{
 		NATS: nc, DynamoDB: w.store(sharderUser), Table: table.DefaultName, Member: member,
 		Clock: clock(), Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(),
-		Tuning: sharder.Tuning{Feed: consume.Tuning{
+		Tuning: sharder.Tuning{Feed: feed.Tuning{
 			Heartbeat: 100 * time.Millisecond, Poll: 100 * time.Millisecond, MaxBackoff: 100 * time.Millisecond,
 		}},
 	})

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/consume"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/events"
 	"github.com/tidegate/tidegate/services/relay"
@@ -30,7 +30,7 @@ func TestAggregatorsComeAndGoUnderLoad(t *testing.T) {
 	all := map[string]*process{}
 	start := func(names ...string) {
 		for _, name := range names {
-			all[name] = w.aggregatorWith(t, name, consume.Tuning{})
+			all[name] = w.aggregatorWith(t, name, feed.Tuning{})
 		}
 	}
 	start("a")

@@ -20,9 +20,9 @@ import (
 	"github.com/tidegate/tidegate/engine/fault"
 	"github.com/tidegate/tidegate/internal/audit"
 	"github.com/tidegate/tidegate/internal/config"
-	"github.com/tidegate/tidegate/internal/consume"
 	"github.com/tidegate/tidegate/internal/control"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
+	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -238,7 +238,7 @@ func (w *world) aggregator(t *testing.T, name string) *process {
 	return w.aggregatorWith(t, name, members())
 }
 
-func (w *world) aggregatorWith(t *testing.T, name string, feed consume.Tuning) *process {
+func (w *world) aggregatorWith(t *testing.T, name string, feed feed.Tuning) *process {
 	t.Helper()
 	p := &process{name: name, conn: w.connect(t), metrics: prometheus.NewRegistry()}
 	a, err := aggregator.New(aggregator.Config{
@@ -251,8 +251,8 @@ func (w *world) aggregatorWith(t *testing.T, name string, feed consume.Tuning) *
 }
 
 // members are the times of a group in tests: a third of the defaults, and less.
-func members() consume.Tuning {
-	return consume.Tuning{
+func members() feed.Tuning {
+	return feed.Tuning{
 		Batch: 64, Heartbeat: 100 * time.Millisecond, MemberTTL: time.Second, PinTTL: time.Second, AckWait: time.Second,
 		Poll: 100 * time.Millisecond, MaxBackoff: 100 * time.Millisecond, DrainTimeout: 5 * time.Second,
 	}
@@ -279,7 +279,7 @@ func (w *world) mustBeCounted(t *testing.T) {
 // mustBeQuiet waits until every record in the feed is acknowledged.
 func (w *world) mustBeQuiet(t *testing.T) {
 	t.Helper()
-	feed, err := w.jetstream(t).Stream(t.Context(), events.StreamName)
+	stream, err := w.jetstream(t).Stream(t.Context(), events.StreamName)
 	require.NoError(t, err)
-	natstest.Drained(t, feed)
+	natstest.Drained(t, stream)
 }

@@ -478,7 +478,7 @@ func (s *system) publish(data string) {
 
 // takeOver kills an aggregator with a batch in its hands; another one has to set
 // the lane back, because what comes next is not what was acknowledged last.
-func (s *system) takeOver(first *process) {
+func (s *system) takeOver(first *serviceProcess) {
 	s.t.Helper()
 	calls := s.aggregator.Counts()["UpdateItem"].Calls
 	s.aggregator.each("UpdateItem", fault.Fault{Kind: fault.Hangs})

@@ -20,10 +20,10 @@ import (
 	"github.com/tidegate/tidegate/engine/fault"
 	"github.com/tidegate/tidegate/internal/audit/archive/archivetest"
 	"github.com/tidegate/tidegate/internal/config"
-	"github.com/tidegate/tidegate/internal/consume"
 	"github.com/tidegate/tidegate/internal/control"
-	"github.com/tidegate/tidegate/internal/daemon"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
+	"github.com/tidegate/tidegate/internal/feed"
+	"github.com/tidegate/tidegate/internal/process"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -153,22 +153,22 @@ func (s *system) connect() *nats.Conn {
 
 // registry is a new process's.
 func (s *system) registry() *prometheus.Registry {
-	registry := daemon.NewRegistry("1.2.3")
+	registry := process.NewRegistry("1.2.3")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.registries = append(s.registries, registry)
 	return registry
 }
 
-// process is a service that runs.
-type process struct {
+// serviceProcess is a service that runs.
+type serviceProcess struct {
 	conn  *nats.Conn
 	stop  context.CancelFunc
 	ended chan struct{}
 }
 
 // crash cuts a process off in the middle of what it does.
-func (p *process) crash() {
+func (p *serviceProcess) crash() {
 	p.conn.Close()
 	p.stop()
 	<-p.ended
@@ -178,11 +178,11 @@ func (s *system) run(conn *nats.Conn, service interface {
 	Run(ctx context.Context) error
 	Ready() <-chan struct{}
 }, err error,
-) *process {
+) *serviceProcess {
 	s.t.Helper()
 	require.NoError(s.t, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.t.Context()))
-	p := &process{conn: conn, stop: cancel, ended: make(chan struct{})}
+	p := &serviceProcess{conn: conn, stop: cancel, ended: make(chan struct{})}
 	go func() {
 		defer close(p.ended)
 		_ = service.Run(ctx) // a crash is an error
@@ -196,7 +196,7 @@ func (s *system) run(conn *nats.Conn, service interface {
 	return p
 }
 
-func (s *system) startAdmission() *process {
+func (s *system) startAdmission() *serviceProcess {
 	s.t.Helper()
 	nc := s.connect()
 	registry, log := s.registry(), slog.New(slog.DiscardHandler)
@@ -210,7 +210,7 @@ func (s *system) startAdmission() *process {
 	return s.run(nc, service, err)
 }
 
-func (s *system) startRelay() *process {
+func (s *system) startRelay() *serviceProcess {
 	s.t.Helper()
 	nc := s.connect()
 	service, err := relay.New(relay.Config{
@@ -221,13 +221,13 @@ func (s *system) startRelay() *process {
 	return s.run(nc, service, err)
 }
 
-func (s *system) startAggregator(member string) *process {
+func (s *system) startAggregator(member string) *serviceProcess {
 	s.t.Helper()
 	nc := s.connect()
 	service, err := aggregator.New(aggregator.Config{
 		NATS: nc, DynamoDB: s.config(s.aggregator), Table: table.DefaultName, Member: member,
 		Now: time.Now, Log: slog.New(slog.DiscardHandler), Metrics: s.registry(),
-		Tuning: aggregator.Tuning{StoreTimeout: storeTimeout, Feed: consume.Tuning{
+		Tuning: aggregator.Tuning{StoreTimeout: storeTimeout, Feed: feed.Tuning{
 			Heartbeat: 100 * time.Millisecond, MemberTTL: time.Second, PinTTL: time.Second, AckWait: 10 * time.Second,
 			Poll: 100 * time.Millisecond, MaxBackoff: 100 * time.Millisecond, DrainTimeout: 5 * time.Second,
 		}},
@@ -235,13 +235,13 @@ func (s *system) startAggregator(member string) *process {
 	return s.run(nc, service, err)
 }
 
-func (s *system) startArchiver() *process {
+func (s *system) startArchiver() *serviceProcess {
 	s.t.Helper()
 	nc := s.connect()
 	service, err := archiver.New(archiver.Config{
 		NATS: nc, Archive: s.objects.Open(s.t), Member: "archiver",
 		Now: time.Now, Log: slog.New(slog.DiscardHandler), Metrics: s.registry(),
-		Tuning: archiver.Tuning{Feed: consume.Tuning{
+		Tuning: archiver.Tuning{Feed: feed.Tuning{
 			Heartbeat: 100 * time.Millisecond, MemberTTL: time.Second, PinTTL: time.Second, AckWait: 10 * time.Second,
 			Poll: 100 * time.Millisecond, MaxBackoff: 100 * time.Millisecond, DrainTimeout: 5 * time.Second, Linger: 100 * time.Millisecond,
 		}},
@@ -249,13 +249,13 @@ func (s *system) startArchiver() *process {
 	return s.run(nc, service, err)
 }
 
-func (s *system) startSharder(member string) *process {
+func (s *system) startSharder(member string) *serviceProcess {
 	s.t.Helper()
 	nc := s.connect()
 	service, err := sharder.New(sharder.Config{
 		NATS: nc, DynamoDB: s.config(s.sharder), Table: table.DefaultName, Member: member,
 		Clock: clock(new(atomic.Int64)), Log: slog.New(slog.DiscardHandler), Metrics: s.registry(),
-		Tuning: sharder.Tuning{Feed: consume.Tuning{Heartbeat: 100 * time.Millisecond, Poll: 100 * time.Millisecond, MaxBackoff: 100 * time.Millisecond}},
+		Tuning: sharder.Tuning{Feed: feed.Tuning{Heartbeat: 100 * time.Millisecond, Poll: 100 * time.Millisecond, MaxBackoff: 100 * time.Millisecond}},
 	})
 	return s.run(nc, service, err)
 }

@@ -11,8 +11,6 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
-
-	"github.com/tidegate/tidegate/internal/dirtest"
 )
 
 // Moment is a copy of what a server had on disk while it ran, as a loss of power
@@ -22,7 +20,7 @@ type Moment struct{ dir string }
 // Moment copies the server's files. The server may be at work.
 func (s *Server) Moment(tb testing.TB) *Moment {
 	tb.Helper()
-	m := &Moment{dir: dirtest.New(tb)}
+	m := &Moment{dir: tb.TempDir()}
 	require.NoError(tb, copyTree(streamsOf(m.dir), streamsOf(s.options.StoreDir)))
 	return m
 }
@@ -52,7 +50,7 @@ func (s *Server) AllGoBack(tb testing.TB, messages map[string]*Moment, consumers
 func (s *Server) PutBack(tb testing.TB, stream string, messages, consumers *Moment) {
 	tb.Helper()
 	here := filepath.Join(streamsOf(s.options.StoreDir), stream)
-	newer := filepath.Join(dirtest.New(tb), "consumers")
+	newer := filepath.Join(tb.TempDir(), "consumers")
 	from := here
 	if consumers != nil {
 		from = filepath.Join(streamsOf(consumers.dir), stream)

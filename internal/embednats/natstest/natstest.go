@@ -16,8 +16,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
-
-	"github.com/tidegate/tidegate/internal/dirtest"
 )
 
 // patience is for a machine that is busy with other tests. Nothing takes so long
@@ -38,11 +36,14 @@ func Start(tb testing.TB) *Server {
 }
 
 // StartWith is Start with options of the test's own, but for where the server
-// listens and keeps its files.
+// listens. It keeps its files in StoreDir, or where t.TempDir is where that is empty.
 func StartWith(tb testing.TB, o *server.Options) *Server {
 	tb.Helper()
 	o = o.Clone()
-	o.Host, o.Port, o.StoreDir, o.NoLog, o.NoSigs = "127.0.0.1", server.RANDOM_PORT, dirtest.New(tb), true, true
+	o.Host, o.Port, o.NoLog, o.NoSigs = "127.0.0.1", server.RANDOM_PORT, true, true
+	if o.StoreDir == "" {
+		o.StoreDir = tb.TempDir()
+	}
 	s := &Server{options: o}
 	tb.Cleanup(s.Stop) // before the files are removed, also if it does not come up
 	s.run(tb)
