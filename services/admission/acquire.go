@@ -45,7 +45,7 @@ type acquisition struct {
 	req   *api.AcquireRequest
 	spend spend // owned by the router
 
-	// The reply that was prepared beside a write.
+	// The reply that was prepared during a write.
 	lease    string
 	errLease error
 	body     []byte

@@ -48,7 +48,7 @@ type treeRead struct {
 // key is the key of shard 0.
 func (b *bucketState) key() keys.Bucket { return b.first.writer.key }
 
-// forgetTree makes the next look at the bucket read all shards.
+// forgetTree makes the next use of the bucket read all shards.
 func (b *bucketState) forgetTree() { b.whole.Store(nil) }
 
 // recent returns the whole bucket from a read of at most that age, with newer snapshots
@@ -84,7 +84,7 @@ func (b *bucketState) snapshotOf(key keys.Bucket) *snapshot {
 }
 
 // tree returns the whole bucket, at most maxDenialAge old. Callers share a read that is
-// under way, and wait for it until ctx ends. The tree is read again, beside its callers,
+// under way, and wait for it until ctx ends. The tree is read again, in the background,
 // before it is too old, so that under load no call waits.
 func (b *bucketState) tree(ctx context.Context) (shards.Tree, error) {
 	for {

@@ -53,7 +53,7 @@ type call struct {
 
 // caller receives the answer to a call.
 type caller interface {
-	// prepare is called beside each write that includes the call, with the result that
+	// prepare is called during each write that includes the call, with the result that
 	// the call gets unless another node writes too. So finish need not repeat work for
 	// the same item.
 	prepare(shardResult)

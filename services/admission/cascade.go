@@ -24,7 +24,7 @@ const (
 var errUnsettled = errors.New("the limits kept changing while they were spent from")
 
 // cascade is an acquire that spends from an entity and its ancestors, or finds out that
-// the entity has none. It runs beside the writers and asks the writer of each level, so
+// the entity has none. It runs in the background and asks the writer of each level, so
 // that children of a parent share the parent's writes.
 type cascade struct {
 	*spend
@@ -39,7 +39,7 @@ type level struct {
 	state    result // the result that the standing follows from, if there is one
 }
 
-// cascade decides an acquire of several levels, beside its caller.
+// cascade decides an acquire of several levels, in the background.
 func (s *spend) cascade() {
 	e := s.at.router.env
 	e.pool.Go(func() {

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// apartFrom is the number of answers from which they are made beside the next write
+	// apartFrom is the number of answers from which they are made during the next write
 	// instead of before it.
 	apartFrom = 8
 	// apartWorkers is the number of workers that make them at most.
@@ -28,7 +28,7 @@ type prospect struct {
 	prepared sync.WaitGroup
 }
 
-// prepare makes the answers of calls beside the write that is about to be sent, after
+// prepare makes the answers of calls during the write that is about to be sent, after
 // the answers of the write before are delivered; before may be nil.
 func prepare(pool *workerPool, before *sync.WaitGroup, calls []*call, after *table.Bucket, v view) *prospect {
 	x := &prospect{item: after, settings: v.settings, now: v.now, later: laterSpends(calls, after)}
@@ -73,7 +73,7 @@ func (f flight) deliver(w written) {
 	}
 }
 
-// apart calls do for each of n calls, beside its caller, on several workers. They begin
+// apart calls do for each of n calls in the background, on several workers. They begin
 // the calls in order of arrival: the first has waited longest, and if each worker had a
 // part of the calls for itself, the first of a part would be answered after the last of
 // another.

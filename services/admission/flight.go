@@ -160,8 +160,8 @@ func (f flight) resolve(ctx context.Context, calls []*call) bool {
 		}
 	case needAsk:
 		governed = g.askAgain(calls) || governed
-	case needBeside:
-		g.renewBeside()
+	case needInBackground:
+		g.renewInBackground()
 	case needNone:
 	}
 	if g.refusal == nil {

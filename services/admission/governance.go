@@ -28,10 +28,10 @@ const (
 type need uint8
 
 const (
-	needNone    need = iota
-	needBeside       // soon: meanwhile the bucket goes by the known settings
-	needAsk          // first, if that takes a moment only; otherwise the bucket goes by the known settings
-	needCertain      // first: the settings are unknown, or known to have changed
+	needNone         need = iota
+	needInBackground      // soon: meanwhile the bucket goes by the known settings
+	needAsk               // first, if that takes a moment only; otherwise the bucket goes by the known settings
+	needCertain           // first: the settings are unknown, or known to have changed
 )
 
 // governance holds the settings of a bucket for the writer of a shard of it. The
@@ -99,11 +99,11 @@ func (g *governance) needed(k *knowledge) need {
 	case differs: // another node wrote under other settings
 		return needCertain
 	case g.renewing != nil && !g.doubted.Load():
-		return needBeside // it is under way, or failed a moment ago
+		return needInBackground // it is under way, or failed a moment ago
 	case g.refusal != nil, g.doubted.Load(), age >= maxSettingsAge:
 		return needAsk
 	case age >= renewalAge(g.resolvedAt):
-		return needBeside
+		return needInBackground
 	}
 	return needNone
 }

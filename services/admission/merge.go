@@ -51,7 +51,7 @@ func (b *bucketState) isLate(tree shards.Tree) bool {
 }
 
 // startMerge merges all shards of a bucket whose debt would block it for too long,
-// beside its caller. It returns the attempt under way. After a failure the next attempt
+// in the background. It returns the attempt under way. After a failure the next attempt
 // begins a second later.
 func (b *bucketState) startMerge() *mergeAttempt {
 	e := b.router.env

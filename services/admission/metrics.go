@@ -11,7 +11,7 @@ import (
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
-// Outcomes of requests, beside the codes of errors.
+// Outcomes of requests, besides the codes of errors.
 const (
 	outcomeOK       = "ok"
 	outcomeDenied   = "denied"

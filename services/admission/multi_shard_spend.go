@@ -20,7 +20,7 @@ const immediateRounds = 8
 const formMulti = "gather"
 
 // multiShardSpend decides a task on a bucket of several shards: an acquire, or a peek. It
-// runs beside the writers and asks the writers of the shards, so that acquires share writes.
+// runs in the background and asks the writers of the shards, so that acquires share writes.
 //
 //	all shards together hold it, debts counted? ── no ──▶ denied
 //	                  │ yes
@@ -57,7 +57,7 @@ func (b *bucketState) startSpend(t *task) {
 	b.decide(t)
 }
 
-// decide decides a task beside its caller.
+// decide decides a task in the background.
 func (b *bucketState) decide(t *task) {
 	e, q := b.router.env, &t.call
 	e.pool.Go(func() {

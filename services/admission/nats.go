@@ -216,7 +216,7 @@ func (s *Service) route(verb api.Verb) func(*request) {
 	return nil
 }
 
-// apart runs work with I/O beside the subscription, until the answer is due.
+// apart runs work with I/O in the background, until the answer is due.
 func (s *Service) apart(r *request, work func(context.Context)) {
 	s.pool.Go(func() {
 		ctx, cancel := context.WithTimeout(r.about(), r.answerBy()-s.clock.Mono())

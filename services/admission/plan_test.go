@@ -205,7 +205,7 @@ func checkVerdicts(t *rapid.T, v view, operations []operation, p plan) []int64 {
 		case verdictDrop:
 			require.True(t, op.settle)
 			require.False(t, op.undone > 0 && !v.absent, "an acquire that is taken back is not counted any more")
-		case verdictShow, verdictMoved, verdictHot:
+		case verdictShow, verdictMoved, verdictDivided, verdictHot:
 			t.Fatalf("operation %d is %d", n, p.verdicts[n])
 		}
 	}

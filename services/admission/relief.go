@@ -79,7 +79,7 @@ func (b *bucketState) noteWanted(count int) {
 	}
 }
 
-// splitMissing splits off the shards that are wanted and do not exist, beside its caller.
+// splitMissing splits off the shards that are wanted and do not exist, in the background.
 func (b *bucketState) splitMissing(tree shards.Tree) {
 	if !tree.Lacks() || !b.splitting.CompareAndSwap(false, true) {
 		return

@@ -16,7 +16,7 @@ const (
 	askDivisor = 3
 )
 
-// renewal is a read of known settings, beside the flight.
+// renewal is a read of known settings in the background of the flight.
 type renewal struct {
 	began  time.Duration
 	waited bool          // the flight has waited for it
@@ -79,8 +79,8 @@ func (g *governance) takeRenewal() bool {
 	return true
 }
 
-// renewBeside renews the settings while the bucket goes by the known settings.
-func (g *governance) renewBeside() {
+// renewInBackground renews the settings while the bucket goes by the known settings.
+func (g *governance) renewInBackground() {
 	now := g.env.clock.Mono()
 	if g.renewing.rests(now) || !g.env.settings.renewals.begin(now) {
 		return

@@ -51,12 +51,12 @@ func TestCallsRunDownwards(t *testing.T) {
 		require.NoError(t, err)
 		parsed[file], err = parser.ParseFile(token.NewFileSet(), path, src, 0)
 		require.NoError(t, err)
-		for name := range parsed[file].Scope.Objects { //nolint:staticcheck // names without types are enough here
+		for name := range parsed[file].Scope.Objects {
 			declared[name] = floors[file]
 		}
 	}
 	for file, tree := range parsed {
-		for _, use := range tree.Unresolved { //nolint:staticcheck // as above: names that other files declare
+		for _, use := range tree.Unresolved {
 			if floor, ours := declared[use.Name]; ours && floor > floors[file] {
 				t.Errorf("%s.go uses %s of a higher room", file, use.Name)
 			}

@@ -62,7 +62,7 @@ type Tuning struct {
 	DrainTimeout  time.Duration // how long Run waits for requests under way once it is to stop. Default 10 s
 	LeaseReplicas int           // of the lease records in JetStream. Default 1
 	LoadEvery     time.Duration // how often the node reports the load of buckets. Default 1 s
-	FeedHeartbeat time.Duration // how often the change feed says that it lives; silent for three times as long, it is followed anew. Default 1 s, at least 100 ms
+	FeedHeartbeat time.Duration // how often the change feed says that it lives; silent for three times as long, it is followed again. Default 1 s, at least 100 ms
 }
 
 const (

@@ -8,9 +8,9 @@ type spend struct {
 	replier replier
 }
 
-// replier answers an acquire. Exactly one of answer, admit and deny is called, once.
+// replier answers an acquire. It gets a single call of answer, admit or deny.
 type replier interface {
-	// prepare is called beside each write of a single shard that includes the acquire, with
+	// prepare is called during each write of a single shard that includes the acquire, with
 	// the result that answer gets unless another node writes too.
 	prepare(result)
 	// answer takes the result of an acquire that was admitted at its only level, or that

@@ -17,7 +17,7 @@ type task struct {
 
 // client receives the result of a task.
 type client interface {
-	// prepare is called beside each write of a single shard that includes the task, with the
+	// prepare is called during each write of a single shard that includes the task, with the
 	// result that it gets unless another node writes too. So finish need not repeat work
 	// for the same item.
 	prepare(result)
@@ -96,8 +96,8 @@ func askAll(subcalls []subcall, whose asker) []result {
 	for i := range subcalls {
 		a := &calls[i]
 		a.waiting = &waiting
-		a.task.set(subcalls[i].to, subcalls[i].operation, whose, a)
-		if !a.task.submit() {
+		a.set(subcalls[i].to, subcalls[i].operation, whose, a)
+		if !a.submit() {
 			a.finish(result{shardResult: shardResult{err: errQueueFull}})
 		}
 	}

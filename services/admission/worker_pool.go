@@ -24,7 +24,7 @@ type workerPool struct {
 	over bool          // guarded by mu: no worker waits any more
 }
 
-// Go runs f beside the caller and never blocks. Work may give more work; other callers
+// Go runs f in the background and never blocks. Work may give more work; other callers
 // may not once Wait was called.
 func (c *workerPool) Go(f func()) {
 	c.work.Add(1)

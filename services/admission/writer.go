@@ -13,7 +13,7 @@ import (
 // never is a moment that does not come.
 const never = time.Duration(math.MaxInt64)
 
-// writer owns a bucket shard: nothing else on this node writes the shard's item, except
+// writer owns a bucket shard: no other part of the node writes the shard's item, except
 // transactions over several shards. While a write is in flight, calls that arrive wait;
 // when the write returns, all of them are planned for the next write. A lone call is
 // written at once.
@@ -38,10 +38,10 @@ type writer struct {
 	// owned by the flight
 	peeking   bool // the flight reads the item for settlements: calls that arrived since wait for the next step
 	throttles backoff
-	delivered *sync.WaitGroup // the answers of the last write that are made beside the flight; may be nil
+	delivered *sync.WaitGroup // the answers of the last write that are made in the background; may be nil
 }
 
-// init makes the writer that of a shard. It is called before anything else, once.
+// init sets the shard that the writer owns. It is called once, before other methods.
 func (w *writer) init(e *env, key keys.Bucket, r recorder) {
 	w.env, w.key, w.recorder = e, key, r
 	w.settings.env, w.settings.key = e, &w.key
