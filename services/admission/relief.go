@@ -68,7 +68,7 @@ func (b *bucketState) needsRelief(wanted int) bool {
 	}
 	// If at most half of the shards are hot, the load is unbalanced: more shards would not
 	// help.
-	return b.hot.within(b.router.env.clock.Mono(), settleTime/2).count()*2 > wanted
+	return b.hot.within(now, settleTime/2).count()*2 > wanted
 }
 
 // noteWanted notes how many shards are wanted. A node that was not throttled before
