@@ -21,7 +21,7 @@ const (
 // there is none or little room, where t.TempDir is.
 func New(tb testing.TB) string {
 	tb.Helper()
-	dir, err := os.MkdirTemp(Parent(), "tidegate-test-")
+	dir, err := os.MkdirTemp(Parent(), "tidegate-test-") //nolint:usetesting // t.TempDir is where TMPDIR is, on a disk
 	require.NoError(tb, err)
 	tb.Cleanup(func() { require.NoError(tb, os.RemoveAll(dir)) })
 	return dir

@@ -36,7 +36,8 @@ func Start(tb testing.TB) *Server {
 }
 
 // StartWith is Start with options of the test's own, but for where the server
-// listens. It keeps its files in StoreDir, or where t.TempDir is where that is empty.
+// listens. It keeps its files in StoreDir, or in a directory of the
+// test where that is empty.
 func StartWith(tb testing.TB, o *server.Options) *Server {
 	tb.Helper()
 	o = o.Clone()
