@@ -253,7 +253,7 @@ func TestStoredPolicyInTheMiddleOfAnAcquire(t *testing.T) {
 				case "PutItem":
 					w.remove(t, "api-key-123", "gpt-4")
 				case "BatchGetItem":
-					n.committer(w.item(t, "api-key-123", "gpt-4").Key).outdated.Store(true)
+					n.router.member(w.item(t, "api-key-123", "gpt-4").Key).writer.settings.outdated.Store(true)
 				}
 				always(n, f, operation, "GetItem")
 				if operation == "GetItem" {
@@ -289,7 +289,7 @@ func oneBucketHoldsAQuarterOfTheQueue(t *testing.T, shards int) {
 	w.divide(t, "api-key-123", shards)
 	acquire(t, nc, one) // which learns of them
 	acquire(t, nc, strings.Replace(one, "api-key-123", "other", 1))
-	n.committer(w.bucketKey("api-key-123")).whole.Store(nil) // its shards were seen long ago
+	n.router.member(w.bucketKey("api-key-123")).bucket().forgetTree() // its shards were seen long ago
 	release := make(chan struct{})
 	n.faults.Match(func(_ string, body []byte) fault.Fault {
 		if strings.Contains(string(body), "api-key-123") {
@@ -331,7 +331,7 @@ func TestForgottenBucketsAreLearnedAgain(t *testing.T) {
 			require.Equal(t, round < 3, reply.Allowed, "entity %d in round %d", e, round)
 		}
 	}
-	require.Equal(t, 4, n.remembered())
+	require.Equal(t, 4, n.router.remembered())
 }
 
 // No reply is lost while nodes are replaced one after another.
@@ -416,7 +416,7 @@ func TestAFailingSyncIsPaced(t *testing.T) {
 	nc := w.nats.Connect(t)
 	acquire(t, nc, one)
 	rpmPerDay(t, w, 20)
-	n.committer(keys.Bucket{Namespace: w.ns, Entity: "api-key-123", Resource: "gpt-4"}).outdated.Store(true)
+	n.router.member(keys.Bucket{Namespace: w.ns, Entity: "api-key-123", Resource: "gpt-4"}).writer.settings.outdated.Store(true)
 	always(n, fault.InternalError(), "UpdateItem")
 	before := n.faults.Total().Calls
 	require.Equal(t, api.CodeUnavailable, refused(t, nc, api.VerbAcquire, one, 500*time.Millisecond).Code)
