@@ -48,6 +48,17 @@ func (w *world) open() jetstream.KeyValue {
 	return kv
 }
 
+// restart restarts the server and waits until the nodes' connections have noticed: a
+// connection that has not still vouches for the last term.
+func (w *world) restart(t *testing.T, nodes ...*node) {
+	t.Helper()
+	before := w.nats.ID()
+	w.nats.Restart(t)
+	for _, n := range nodes {
+		require.Eventually(t, func() bool { return n.conn.ConnectedServerId() != before }, patience, time.Millisecond)
+	}
+}
+
 // fast are the times of a node in tests. Only what hangs takes as long as the
 // quarantine.
 func fast() rollback.Tuning {
