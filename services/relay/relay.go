@@ -138,10 +138,9 @@ func (r *Relay) Run(ctx context.Context) error {
 }
 
 func (r *Relay) run(ctx context.Context) error {
-	w := &watch{relay: r, members: r.members, living: []string{r.cfg.Member}, running: map[source]*running{}, done: map[source]bool{}}
 	var replays conc.WaitGroup
 	replays.Go(func() { r.tryAgain(ctx) })
-	w.run(ctx)
+	newWatch(r).run(ctx)
 	replays.Wait()
 	return nil
 }
