@@ -78,7 +78,7 @@ func TestARollbackEndsTheEpoch(t *testing.T) {
 	before := w.nats.Moment(t)
 	a.write(t, "lost", "1", 0)
 
-	w.nats.GoBack(t, "KV_"+bucket, before, nil)
+	w.goBack(t, before, a, b)
 	require.EqualValues(t, 1, b.certain(t), "b has lost nothing, and knows of what a has lost")
 	require.EqualValues(t, 1, a.certain(t))
 	require.Equal(t, 1, a.alarms(t))
@@ -101,7 +101,7 @@ func TestNoRollbackIsInvented(t *testing.T) {
 		at, _ = b.write(t, "lease", "b", at)
 		at, _ = a.write(t, "lease", "a", at)
 		at, _ = b.write(t, "lease", "b", at)
-		w.nats.Restart(t)
+		w.restart(t, a, b)
 		require.Zero(t, a.certain(t))
 		require.Zero(t, b.certain(t))
 	}
@@ -118,7 +118,7 @@ func TestARollbackIsNoticedThoughTheStreamIsLongAgain(t *testing.T) {
 	<-a.Ready()
 	before := w.nats.Moment(t)
 	lost, _ := a.write(t, "lost", "1", 0)
-	w.nats.GoBack(t, "KV_"+bucket, before, nil)
+	w.goBack(t, before, a)
 
 	hasty := fast()
 	hasty.Quarantine = 1 // it waits for nobody, and writes at once
@@ -184,7 +184,7 @@ func TestANodeThatLeavesIsNotWaitedFor(t *testing.T) {
 	a.write(t, "a", "1", 0)
 	b.write(t, "b", "1", 0)
 	b.leave()
-	w.nats.Restart(t)
+	w.restart(t, a)
 	require.Zero(t, a.certain(t))
 	require.Zero(t, w.start(fast()).certain(t), "nor by a node that starts")
 }
@@ -205,9 +205,9 @@ func TestThroughBrokenConnectionsAndRollbacks(t *testing.T) {
 		claims := w.claim(t, nodes, round, 5+random.IntN(30))
 		back := random.IntN(2) == 0
 		if back {
-			w.nats.GoBack(t, "KV_"+bucket, before, nil)
+			w.goBack(t, before, nodes...)
 		} else {
-			w.nats.Restart(t)
+			w.restart(t, nodes...)
 		}
 		before.Drop()
 		now := int64(0)
