@@ -1,5 +1,5 @@
-// Package dirtest gives a test a directory in memory, where there is one: what a test
-// forces to the disk then takes no time. What it tests is the same.
+// Package dirtest gives a test a directory in memory, if the machine has such a file
+// system. Forcing data to the disk then takes no time, and the test is the same.
 package dirtest
 
 import (
@@ -11,14 +11,15 @@ import (
 )
 
 const (
-	// shared is where Linux keeps files in memory.
+	// shared is Linux's file system in memory.
 	shared = "/dev/shm"
-	// enough is the room that must be left there, in bytes: of containers, some have little.
+	// enough is the free space that New requires there, in bytes: containers may have
+	// little.
 	enough = 1 << 30
 )
 
-// New returns an empty directory that is removed when the test ends: in memory, or, where
-// there is none or little room, where t.TempDir is.
+// New returns an empty directory that is removed when the test ends. The directory is
+// in memory, or under the directory of t.TempDir if there is too little memory for it.
 func New(tb testing.TB) string {
 	tb.Helper()
 	dir, err := os.MkdirTemp(Parent(), "tidegate-test-") //nolint:usetesting // t.TempDir is where TMPDIR is, on a disk
@@ -27,7 +28,8 @@ func New(tb testing.TB) string {
 	return dir
 }
 
-// Parent returns the directory in which New makes its own, as os.MkdirTemp takes it.
+// Parent returns the directory in which New creates its directory, in the form that
+// os.MkdirTemp expects.
 func Parent() string {
 	var fs syscall.Statfs_t
 	if err := syscall.Statfs(shared, &fs); err != nil || fs.Bavail*uint64(fs.Bsize) < enough { //nolint:gosec // a block's size is positive

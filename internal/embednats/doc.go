@@ -1,28 +1,28 @@
 // Package embednats runs a NATS server with JetStream in this process.
 //
-// # Words
+// # Terms
 //
-//   - The directory is where JetStream keeps its files, with a file LOCK beside
-//     them that one process at a time holds.
-//   - A fatal is what the server says instead of starting. It is made to end a
-//     process of its own; here it becomes the error of Start.
+//   - directory: the directory of JetStream's files. It also holds a file LOCK, which
+//     a single process at a time can lock.
+//   - fatal: the error that the server logs instead of starting. A stand-alone server
+//     would then end its process; here, Start returns the error.
 //
-// # Who reaches it
+// # Connections
 //
 //	this process ── InProcess() ── a pipe, no socket ──┐
 //	                                                   ├─▶ server ──▶ directory
 //	other processes ── URL() ── Listen, TCP ───────────┘
 //
-// # What it keeps
+// # Durability
 //
-// What was acknowledged survives the death of the process and a loss of power: it is
-// forced to the disk before.
+// The server forces a message to the disk before it acknowledges it. So acknowledged
+// messages survive the end of the process and a loss of power.
 //
-// # An example
+// # Example
 //
 //	s, err := embednats.Start(ctx, embednats.Options{Dir: "tidegate-data/nats", Log: log})
 //	if err != nil {
-//		return err // *ListenError, *InUseError and *DirError say what to change
+//		return err // *ListenError, *InUseError and *DirError tell the user how to fix it
 //	}
 //	defer s.Shutdown()
 //	nc, err := nats.Connect(s.URL(), s.InProcess())

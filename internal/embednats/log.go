@@ -6,8 +6,8 @@ import (
 	"log/slog"
 )
 
-// serverLog passes on what the server says. Its notices, a page of them at each
-// start, are for debugging. It also catches the fatal that keeps it from
+// serverLog forwards the server's log lines. It logs notices, about a page at each
+// start, at debug level. It also catches the fatal that keeps the server from
 // starting.
 type serverLog struct {
 	log   *slog.Logger
@@ -18,7 +18,7 @@ func newServerLog(log *slog.Logger) *serverLog {
 	return &serverLog{log: log, fatal: make(chan error, 1)}
 }
 
-// say writes one line. The server hands down no context.
+// say logs a line. The server does not pass a context.
 func (l *serverLog) say(level slog.Level, format string, args []any) {
 	ctx := context.Background()
 	if l.log.Enabled(ctx, level) {
@@ -32,7 +32,7 @@ func (l *serverLog) Tracef(format string, args ...any)  { l.say(slog.LevelDebug,
 func (l *serverLog) Warnf(format string, args ...any)   { l.say(slog.LevelWarn, format, args) }
 func (l *serverLog) Errorf(format string, args ...any)  { l.say(slog.LevelError, format, args) }
 
-// Fatalf keeps the cause with its type, for Start to look into.
+// Fatalf keeps the cause with its type, so that Start can inspect it.
 func (l *serverLog) Fatalf(format string, args ...any) {
 	fatal := &fatalError{line: fmt.Sprintf(format, args...)}
 	for _, arg := range args {
@@ -46,7 +46,7 @@ func (l *serverLog) Fatalf(format string, args ...any) {
 	}
 }
 
-// fatalError is what the server says before it would end its process.
+// fatalError is a fatal of the server.
 type fatalError struct {
 	line  string
 	cause error

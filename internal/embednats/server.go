@@ -15,8 +15,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// DefaultListen is where the server listens unless told otherwise: the usual
-// port, reachable from this machine only.
+// DefaultListen is the default address: the usual port of NATS, reachable only from
+// this machine.
 const DefaultListen = "127.0.0.1:4222"
 
 const (
@@ -26,7 +26,7 @@ const (
 	maxPort             = 1<<16 - 1
 )
 
-// Options say how a server is to run. Zero values mean the defaults.
+// Options configure a server. Zero values select the defaults.
 type Options struct {
 	Dir          string        // where JetStream keeps its files; required, made if it is not there
 	Listen       string        // host:port; port 0 takes a free one. Default DefaultListen
@@ -43,12 +43,12 @@ type Server struct {
 	once   sync.Once
 }
 
-// Start returns a server that accepts connections. It gives up when ctx ends or
-// Options.ReadyTimeout is over, and leaves nothing running then. Its errors of
-// use are *ListenError, *InUseError and *DirError.
+// Start returns a server that accepts connections. If ctx ends or
+// Options.ReadyTimeout passes first, it stops the server and returns an error.
+// Mistakes in the Options are reported as *ListenError, *InUseError or *DirError.
 //
-// The server neither installs signal handlers nor ends the process: stopping is
-// the caller's, with Shutdown.
+// The server neither installs signal handlers nor ends the process. The caller stops
+// it with Shutdown.
 func Start(ctx context.Context, o Options) (*Server, error) {
 	o = o.withDefaults()
 	if o.Log == nil {
@@ -94,8 +94,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// splitListen reads host:port. To the server 0 is the default port and
-// RANDOM_PORT a free one; to everyone else 0 is a free one.
+// splitListen reads host:port. Port 0 selects a free port, for which the server uses
+// RANDOM_PORT; the server itself reads 0 as the default port.
 func splitListen(listen string) (host string, port int, err error) {
 	host, text, err := net.SplitHostPort(listen)
 	if err != nil {
@@ -111,8 +111,8 @@ func splitListen(listen string) (host string, port int, err error) {
 	return host, port, nil
 }
 
-// waitReady waits until the server listens, says why it does not, or time is
-// over. The server offers no signal, only a look.
+// waitReady waits until the server listens, reports a fatal, or the time is over. The
+// server has no notification, so waitReady polls.
 func (s *Server) waitReady(ctx context.Context, log *serverLog, o Options) error {
 	late := time.NewTimer(o.ReadyTimeout)
 	defer late.Stop()
@@ -132,8 +132,8 @@ func (s *Server) waitReady(ctx context.Context, log *serverLog, o Options) error
 	}
 }
 
-// explain turns the server's last words into an error of use. With these
-// options there are two reasons not to start: the address and the directory.
+// explain turns the server's fatal into a ListenError or DirError. With these options,
+// only the address and the directory can keep the server from starting.
 func explain(fatal error, o Options) error {
 	var network *net.OpError
 	if errors.As(fatal, &network) {
@@ -142,15 +142,15 @@ func explain(fatal error, o Options) error {
 	return &DirError{Dir: o.Dir, Err: fatal}
 }
 
-// URL is where other processes reach the server.
+// URL returns the address of the server for other processes.
 func (s *Server) URL() string { return s.server.ClientURL() }
 
-// InProcess makes a client in this process reach the server without a socket;
-// the URL it is given then does not matter.
+// InProcess returns an option that connects a client in this process without a
+// socket. The client then ignores its URL.
 func (s *Server) InProcess() nats.Option { return nats.InProcessServer(s.server) }
 
-// Check returns nil while the server runs and JetStream with it, which the
-// server turns off when the disk is full.
+// Check returns nil while the server and JetStream run. The server turns JetStream off
+// when the disk is full.
 func (s *Server) Check(context.Context) error {
 	switch {
 	case !s.server.Running():
@@ -161,9 +161,8 @@ func (s *Server) Check(context.Context) error {
 	return nil
 }
 
-// Shutdown closes all connections, brings JetStream to disk and gives the
-// directory free. It returns when all of that is done; once is enough, and more
-// do no harm.
+// Shutdown closes all connections, flushes JetStream to the disk and releases the
+// directory. It returns when all of this is done. Further calls have no effect.
 func (s *Server) Shutdown() {
 	s.once.Do(func() {
 		s.server.Shutdown()

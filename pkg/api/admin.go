@@ -1,15 +1,15 @@
 package api
 
-// LimitsTarget names one config level: the system, a resource, an entity (for
-// all resources without limits of their own), or an entity and a resource.
+// LimitsTarget names a config level: the system, a resource, an entity (its
+// default for every resource), or an entity and a resource.
 type LimitsTarget struct {
 	System   bool   `json:"system,omitempty"`
 	Entity   string `json:"entity,omitempty" rule:"entity"`
 	Resource string `json:"resource,omitempty" rule:"resource"`
 }
 
-// LimitsLevel is a config level and what is stored there. On the wire the
-// target's fields stand beside the others.
+// LimitsLevel holds a config level and its stored settings. The JSON object
+// contains the target's fields directly, not nested.
 type LimitsLevel struct {
 	LimitsTarget
 	Limits        []Limit `json:"limits"`
@@ -30,20 +30,21 @@ type LimitsSetRequest struct {
 	LimitsTarget
 	Limits        []Limit `json:"limits"`
 	OnUnavailable Policy  `json:"on_unavailable,omitempty" rule:"policy"`
-	// Manifest names the manifest that sets the limits, and manages the level
-	// from then on; empty: nobody does.
+	// Manifest names the manifest that sets the limits and manages the level from
+	// then on. If empty, no manifest manages the level.
 	Manifest string `json:"manifest,omitempty" rule:"manifest"`
-	// IfVersion refuses the change with the code conflict unless the level has
-	// this version, 0 for one that is not stored; nil: whatever it has.
+	// IfVersion makes the change conditional: it fails with the code conflict
+	// unless the level has this version (0: the level is not stored). If nil, the
+	// change is unconditional.
 	IfVersion *int64 `json:"if_version,omitempty" rule:"level_version"`
 }
 
-// LimitsGetRequest asks for one level. The reply is a [LimitsLevel], or the
-// code not_found.
+// LimitsGetRequest reads a config level. The reply is a [LimitsLevel], or the
+// error not_found.
 type LimitsGetRequest struct{ LimitsTarget }
 
-// LimitsDeleteRequest takes all limits from a level, so that the next one
-// holds. A level without any gives the code not_found.
+// LimitsDeleteRequest deletes all limits of a level; the next level in precedence
+// then applies. If the level has no limits, the error is not_found.
 type LimitsDeleteRequest struct {
 	LimitsTarget
 	// IfVersion is as in LimitsSetRequest.
@@ -55,19 +56,21 @@ type LimitsDeleteReply struct {
 	Deleted bool `json:"deleted"`
 }
 
-// LimitsListRequest asks for levels that have limits, a page at a time: with
-// System, the system's; with an Entity, that entity's; with a Resource, the
-// resource's and those of entities for it; with both, that one; else all.
+// LimitsListRequest lists the levels that have limits, a page at a time. System
+// selects the system level. Entity alone selects all levels of that entity, and
+// Resource alone the resource's level and all entity levels for that resource.
+// Entity and Resource together select a single level. An empty target selects
+// all levels.
 type LimitsListRequest struct {
 	LimitsTarget
-	// Cursor is that of the page before; empty for the first page.
+	// Cursor is from the preceding page; empty for the first page.
 	Cursor string `json:"cursor,omitempty"`
-	// Limit bounds the entries of the page, up to MaxPage; 0 is DefaultPage.
+	// Limit is the maximum number of entries of the page, up to MaxPage; 0 is DefaultPage.
 	Limit int64 `json:"limit,omitempty" rule:"page"`
 }
 
-// LimitsListReply is one page. The last one has no cursor; others may hold
-// fewer entries than asked for, or none.
+// LimitsListReply holds a page of levels. The last page has no cursor; earlier
+// pages may hold fewer entries than requested, even zero.
 type LimitsListReply struct {
 	Levels []LimitsLevel `json:"levels"`
 	Cursor string        `json:"cursor,omitempty"`
@@ -81,7 +84,7 @@ type LimitsResolveRequest struct {
 
 // LimitsResolveReply says which level wins and why.
 type LimitsResolveReply struct {
-	// Winner is the level whose limits hold, all of them and no others.
+	// Winner is the level that supplies all limits; levels are never merged.
 	Winner LimitsTarget `json:"winner"`
 	Limits []Limit      `json:"limits"`
 	// OnUnavailable is the policy that holds, from whichever level.

@@ -1,14 +1,14 @@
 package api
 
-// Amount is a number of whole tokens of one limit.
+// Amount is a number of whole tokens of a limit.
 type Amount struct {
 	Name   string
 	Tokens int64
 }
 
-// Amounts maps limits to tokens: {"rpm":1,"tpm":500} on the wire. No name
-// stands in it twice. It is a slice and not a map, because decoding one is the
-// hot path: a slice of the few limits of a request is a single allocation.
+// Amounts maps limits to tokens: {"rpm":1,"tpm":500} on the wire. Names are
+// unique. It is a slice rather than a map because its decoding is on the hot path:
+// a slice of the few limits of a request is a single allocation.
 type Amounts []Amount
 
 // Get is the amount of a limit; ok is false, and the amount 0, if it is not

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// AuditAction says what an administrative change did.
+// AuditAction names the kind of an administrative change.
 type AuditAction string
 
-// The actions. The list is closed: a new one is a change of the contract.
+// The actions. The list is closed: a new action changes the contract.
 const (
 	AuditLimitsSet    AuditAction = "limits.set"
 	AuditLimitsDelete AuditAction = "limits.delete"
@@ -37,7 +37,7 @@ func AuditActions() []AuditAction {
 	}
 }
 
-// Check fails with invalid_action unless the action is one of the list.
+// Check fails with invalid_action if the action is not in [AuditActions].
 func (a AuditAction) Check() error {
 	if slices.Contains(AuditActions(), a) {
 		return nil
@@ -45,17 +45,17 @@ func (a AuditAction) Check() error {
 	return Errorf(CodeInvalidAction, "", "%s: the actions are %v", shown(string(a)), AuditActions())
 }
 
-// Principal is who asked for a change: a NATS user and its account.
+// Principal identifies the caller of a change: a NATS user and its account.
 type Principal struct {
 	User    string `json:"user,omitempty"`
 	Account string `json:"account,omitempty"`
-	// Verified: the NATS server itself told who it is. Otherwise the names are
-	// what the request said, if it said anything.
+	// Verified is true if the NATS server stated the identity. Otherwise User and
+	// Account are the unverified claims of the request and may be empty.
 	Verified bool `json:"verified"`
 }
 
-// AuditEvent is one administrative change. Events of a namespace are numbered
-// without a gap and form a chain: each has the MAC of the one before it.
+// AuditEvent records an administrative change. Sequence numbers within a namespace
+// have no gaps. Events form a chain: each event contains the MAC of its predecessor.
 type AuditEvent struct {
 	// ID names the event within its namespace.
 	ID string `json:"id"`
@@ -65,22 +65,23 @@ type AuditEvent struct {
 	Sequence int64 `json:"sequence"`
 	// AtMs is when, in Unix milliseconds; it never runs against the sequence.
 	AtMs int64 `json:"at_ms"`
-	// Target is what was changed: an entity, or "$SYSTEM", or "$RESOURCE:"
-	// and a resource; for operators "$NAMESPACE:" and a name, or "$LEASE_KEYS".
+	// Target names the changed item: an entity, "$SYSTEM", or "$RESOURCE:" and a
+	// resource; for operators "$NAMESPACE:" and a name, or "$LEASE_KEYS".
 	Target string      `json:"target"`
 	Action AuditAction `json:"action"`
 	Who    Principal   `json:"who"`
-	// Before and After are what was there, in the form in which the verbs show
-	// it; nil for nothing.
+	// Before and After are the item's states around the change, in the JSON form
+	// that the read verbs return; nil if the item did not exist.
 	Before json.RawMessage `json:"before,omitempty"`
 	After  json.RawMessage `json:"after,omitempty"`
-	// Previous is the MAC of the event before it, empty for the first, and MAC is
-	// this one's, made with the key of that id; all in URL-safe base64.
+	// Previous is the MAC of the preceding event, empty for the first event. MAC is
+	// this event's own, computed with the key that Key identifies. All three are
+	// URL-safe base64.
 	Previous string `json:"previous_mac,omitempty"`
 	Key      string `json:"key_id"`
 	MAC      string `json:"mac"`
-	// Deleted is how the event left the table for the archive; nil for one that is
-	// still there. The MAC is not over it.
+	// Deleted describes how the event moved from the table to the archive; nil if
+	// the event is still in the table. The MAC does not cover this field.
 	Deleted *AuditDeletion `json:"deleted,omitempty"`
 }
 
@@ -91,10 +92,10 @@ type AuditDeletion struct {
 	AtMs int64 `json:"at_ms"`
 }
 
-// AuditDeleter is who took an audit event out of the table.
+// AuditDeleter names the cause of an audit event's deletion from the table.
 type AuditDeleter string
 
-// Who takes audit events out.
+// The causes of a deletion.
 const (
 	DeletedByTTL  AuditDeleter = "time_to_live" // its time was over
 	DeletedByHand AuditDeleter = "hand"         // somebody did, or a purge of the namespace
@@ -110,20 +111,20 @@ type AuditListRequest struct {
 	// no bound.
 	FromMs int64 `json:"from_ms,omitempty" rule:"time"`
 	ToMs   int64 `json:"to_ms,omitempty" rule:"time"`
-	// Cursor is that of the page before; empty for the first page.
+	// Cursor is from the preceding page; empty for the first page.
 	Cursor string `json:"cursor,omitempty"`
-	// Limit bounds the entries of the page, up to MaxPage; 0 is DefaultPage.
+	// Limit is the maximum number of entries of the page, up to MaxPage; 0 is DefaultPage.
 	Limit int64 `json:"limit,omitempty" rule:"page"`
 }
 
-// AuditListReply is one page. The last one has no cursor; others may hold fewer
-// entries than asked for, or none.
+// AuditListReply holds a page of events. The last page has no cursor; earlier pages
+// may hold fewer entries than requested, even zero.
 type AuditListReply struct {
 	Events []AuditEvent `json:"events"`
 	Cursor string       `json:"cursor,omitempty"`
 }
 
-// AuditShowRequest asks for one event.
+// AuditShowRequest reads an event by its ID.
 type AuditShowRequest struct {
 	ID string `json:"id" rule:",required"`
 }
@@ -148,11 +149,11 @@ type AuditVerifyRequest struct {
 	// bound.
 	FromMs int64 `json:"from_ms,omitempty" rule:"time"`
 	ToMs   int64 `json:"to_ms,omitempty" rule:"time"`
-	// Cursor is that of the part before; empty for the first.
+	// Cursor is from the preceding part; empty for the first.
 	Cursor string `json:"cursor,omitempty"`
 }
 
-// AuditVerifyReply is what was found out of one part. The last one has no cursor.
+// AuditVerifyReply reports the findings of a part. The last part has no cursor.
 type AuditVerifyReply struct {
 	// Checked is how many events were, repeats left out.
 	Checked  int64          `json:"checked"`
@@ -177,15 +178,15 @@ type AuditFinding struct {
 	Detail string `json:"detail,omitempty"`
 }
 
-// AuditFindingKind says what is wrong.
+// AuditFindingKind names a kind of defect in the audit log.
 type AuditFindingKind string
 
-// What can be wrong.
+// The kinds of defects.
 const (
 	AuditMissing    AuditFindingKind = "missing"    // an event is nowhere
 	AuditAltered    AuditFindingKind = "altered"    // an event is not as it was written
-	AuditDoubled    AuditFindingKind = "doubled"    // two events have one number
-	AuditUnchained  AuditFindingKind = "unchained"  // an event is intact, and is not the one that the next was written after
+	AuditDoubled    AuditFindingKind = "doubled"    // two events have the same sequence number
+	AuditUnchained  AuditFindingKind = "unchained"  // an event is intact, but its successor was chained to a different event
 	AuditUnreadable AuditFindingKind = "unreadable" // an object of the archive is damaged
 )
 
@@ -200,7 +201,7 @@ func checkTimes(fromMs, toMs int64) error {
 	return nil
 }
 
-// Check fails unless the request names at most one target and times in order.
+// Check fails unless the request names at most a single target and its times are in order.
 func (q *AuditListRequest) Check() error {
 	if q.LimitsTarget != (LimitsTarget{}) {
 		if err := q.LimitsTarget.Check(); err != nil {

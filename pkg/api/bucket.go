@@ -14,33 +14,33 @@ type BucketReply struct {
 	// Wanted is how many shards there shall be. Others may be split off, or merged
 	// away, soon.
 	Wanted int64 `json:"wanted"`
-	// Shards are those that are there, by number; none where nobody has spent from
-	// the bucket, or it has been full for long.
+	// Shards lists the stored shards, by number. It is empty if the bucket was never
+	// spent from, or has been full for a long time.
 	Shards []BucketShard `json:"shards"`
-	// Limits are by name, with the balance of all shards together, which is what
-	// callers are told; negative is debt. None while shards are of different settings,
-	// damaged or missing.
+	// Limits holds the limits by name with their balances over all shards, as replies
+	// to callers report them; a negative balance is debt. It is empty while shards
+	// have different settings, are damaged or are missing.
 	Limits []LimitCapacity `json:"limits,omitempty"`
-	// Damaged are the numbers of the shards whose items cannot be read. Nothing can be
-	// spent from the bucket until it is reset.
+	// Damaged lists the numbers of the shards with unreadable items. Spending from
+	// the bucket fails until it is reset.
 	Damaged []int64 `json:"damaged,omitempty"`
 }
 
-// BucketShard is one shard of a bucket.
+// BucketShard holds the state of a bucket's shard.
 type BucketShard struct {
 	Shard int64 `json:"shard"`
-	// Level is the number of shards of which this is one: its share is 1/Level.
+	// Level is the shard's split level: the shard's share of the bucket is 1/Level.
 	Level int64 `json:"level"`
-	// WriteUnits is what the shard has cost since it was split off, or the bucket was
-	// made.
+	// WriteUnits counts the write capacity units that the shard has consumed since
+	// the bucket was created or the shard was split off.
 	WriteUnits int64 `json:"write_units"`
-	// Limits are by name, with the shard's own share and balance. They are those that
-	// the shard was spent from under last.
+	// Limits holds, by name, the shard's own shares and balances under the settings
+	// that its last spend used.
 	Limits []LimitCapacity `json:"limits"`
 }
 
-// BucketResetReply says how many shards were there. There were none where the
-// bucket was full.
+// BucketResetReply returns the number of deleted shards, 0 if the bucket was full
+// and therefore not stored.
 type BucketResetReply struct {
 	Shards int64 `json:"shards"`
 }

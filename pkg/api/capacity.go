@@ -6,31 +6,31 @@ import (
 	"slices"
 )
 
-// CapacityRequest asks what the entities that have spent from a resource hold
-// of it, a page at a time.
+// CapacityRequest lists, a page at a time, the entities that have spent from a
+// resource, with their balances.
 type CapacityRequest struct {
 	Resource string `json:"resource" rule:"resource,required"`
-	// Cursor is that of the page before; empty for the first page.
+	// Cursor is from the preceding page; empty for the first page.
 	Cursor string `json:"cursor,omitempty"`
 	// Limit bounds the entities of the page, up to MaxPage; 0 is DefaultPage.
 	Limit int64 `json:"limit,omitempty" rule:"page"`
 }
 
-// CapacityReply is one page. The last one has no cursor; others may hold fewer
-// entities than asked for, or none.
+// CapacityReply holds a page of entities. The last page has no cursor; earlier pages
+// may hold fewer entities than requested, even zero.
 type CapacityReply struct {
-	// Totals sum up this page; those of all pages together are the resource's.
+	// Totals sums up this page; the totals of the resource are the sum over all pages.
 	Totals   CapacityTotals   `json:"totals"`
 	Entities []EntityCapacity `json:"entities"`
 	Cursor   string           `json:"cursor,omitempty"`
 }
 
-// EntityCapacity is what one entity holds of the resource, over all shards of
-// its bucket.
+// EntityCapacity holds an entity's balances for the resource, over all shards of its
+// bucket.
 type EntityCapacity struct {
 	Entity string `json:"entity"`
 	Shards int64  `json:"shards"`
-	// Limits are those that hold now, by name; none where no level has any.
+	// Limits holds the limits that apply now, by name; empty if no config level sets any.
 	Limits []LimitCapacity `json:"limits"`
 	// Changing: the shards kept splitting or merging while they were read, so
 	// that nothing can be said; no limits are given, nor counted in the totals.
@@ -40,7 +40,7 @@ type EntityCapacity struct {
 	Damaged bool `json:"damaged,omitempty"`
 }
 
-// LimitCapacity is how one limit of one entity stands, in whole tokens.
+// LimitCapacity holds the capacity and balance of a limit, in whole tokens.
 type LimitCapacity struct {
 	Name     string `json:"name"`
 	Capacity int64  `json:"capacity"`
@@ -48,21 +48,21 @@ type LimitCapacity struct {
 	Available int64 `json:"available"`
 }
 
-// CapacityTotal sums up one limit over entities, in whole tokens.
+// CapacityTotal sums up a limit over entities, in whole tokens.
 type CapacityTotal struct {
 	Name      string `json:"name"`
 	Entities  int64  `json:"entities"`  // that have the limit
 	Capacity  int64  `json:"capacity"`  // of all of them
 	Available int64  `json:"available"` // balances above zero
 	Debt      int64  `json:"debt"`      // debts, as a number above zero
-	Exhausted int64  `json:"exhausted"` // entities without a token left, those in debt included
+	Exhausted int64  `json:"exhausted"` // entities without a whole token left, including entities in debt
 	InDebt    int64  `json:"in_debt"`   // entities in debt
 }
 
-// CapacityTotals are totals by name. Sums stop at what int64 holds.
+// CapacityTotals holds totals sorted by name. Sums saturate at the largest int64.
 type CapacityTotals []CapacityTotal
 
-// total is the limit as the total of one entity.
+// total returns the limit as the total of a single entity.
 func (l LimitCapacity) total() CapacityTotal {
 	t := CapacityTotal{Name: l.Name, Entities: 1, Capacity: l.Capacity, Available: max(0, l.Available), Debt: max(0, -l.Available)}
 	if l.Available <= 0 {
@@ -74,7 +74,7 @@ func (l LimitCapacity) total() CapacityTotal {
 	return t
 }
 
-// Count adds the limits of one entity.
+// Count adds the limits of an entity.
 func (t *CapacityTotals) Count(limits []LimitCapacity) {
 	for _, l := range limits {
 		t.add(l.total())

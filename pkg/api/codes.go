@@ -1,10 +1,10 @@
 package api
 
-// Code says what is wrong, in a form that programs may rely on. The list is
-// closed: a new code is a change of the contract, and no code changes meaning.
+// Code identifies an error for programs. The list is closed: a new code changes
+// the contract, and a code never changes its meaning.
 type Code string
 
-// The codes. Each has one row in codeTable.
+// The codes. codeTable has a row for each.
 const (
 	CodeMalformedJSON    Code = "malformed_json"
 	CodeUnknownField     Code = "unknown_field"
@@ -121,7 +121,7 @@ func Codes() []Code {
 // 408, 409, 500 or 503. A code that is not in the list counts as internal.
 func (c Code) Status() int { return c.row().status }
 
-// Meaning explains the code in one line.
+// Meaning returns a single-line explanation of the code.
 func (c Code) Meaning() string { return c.row().meaning }
 
 func (c Code) row() codeRow {

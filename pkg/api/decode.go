@@ -1,8 +1,8 @@
 package api
 
-// The decoders of requests. Each is strict and total: it returns a request that
-// is valid in itself, or an *Error that says what to change and where. What
-// only a service can know (unknown limits, forged leases) is not their business.
+// The decoders of requests. Each is strict and total: it returns a request that is
+// valid in itself, or an *Error that names the field and the correction. Checks
+// that need a service's data (unknown limits, forged leases) happen later.
 
 // DecodeAcquire reads the request of VerbAcquire, or of VerbAcquireOverride if
 // override is set: limits are then required, and otherwise refused.
@@ -124,7 +124,7 @@ func DecodeStatus(payload []byte) (StatusRequest, error) {
 	return q, nil
 }
 
-// decode reads a payload that is one object.
+// decode reads a payload that must be a single object.
 func decode(payload []byte, member func(r *reader, name string) error) error {
 	r, err := open(payload)
 	if err != nil {

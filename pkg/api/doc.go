@@ -1,13 +1,13 @@
-// Package api is the wire contract: the subjects on which Tidegate is asked, the
+// Package api defines the wire contract: the subjects that Tidegate answers on, the
 // JSON of requests and replies, the closed list of error codes, and the checks
-// that every request passes before anything is read or written for it.
+// that every request passes before a service reads or writes anything for it.
 //
 // # Words
 //
-//   - A verb is what is asked for; with the namespace's name it makes the subject.
+//   - A verb names the operation; with the namespace's name it makes the subject.
 //   - A denial is a reply (allowed: false), not an error. An error is an [Error]
 //     with a [Code], and marked by headers.
-//   - A target names one config level.
+//   - A target names a config level.
 //   - Amounts are whole tokens; times are whole milliseconds.
 //
 // # An exchange
@@ -24,14 +24,14 @@
 //
 //	payload ──▶ reader (strict JSON) ──▶ Decode… (fields, checks) ──▶ request
 //	                  │                       │
-//	                  └──────── *Error ◀──────┘   code, path of the field, what to do
+//	                  └──────── *Error ◀──────┘   code, path of the field, correction
 //
-// A decoder returns a request that is valid in itself, or an *Error; it shows at
+// A decoder returns a request that is valid in itself, or an *Error, which quotes at
 // most 50 characters of a refused value. The reader is written by hand because
 // the decoding of acquires is on the hot path: it takes a quarter of the time of
 // encoding/json, which is not strict. Replies are read leniently: a service may
 // be newer than its caller.
 //
-// The files in testdata are the contract's examples; a change of them is a
-// change of the contract.
+// The files in testdata are the contract's examples; to change them is to change
+// the contract.
 package api

@@ -4,8 +4,8 @@ import "unicode/utf8"
 
 // Bounds of entities.
 const (
-	// MaxLevels is how many entities may stand above one another, the lowest
-	// included.
+	// MaxLevels is the maximum length of a chain of entities from child to topmost
+	// ancestor, both included.
 	MaxLevels = 4
 	// MaxMetadata is how many entries an entity's metadata can have.
 	MaxMetadata = 16
@@ -15,15 +15,15 @@ const (
 	maxMetadataValue = 256 // bytes
 )
 
-// Entity is who is limited. What nobody created may spend as well: it has no
-// parent and no metadata.
+// Entity describes a rate-limited caller, such as an API key. An entity that was
+// never created can spend as well: it has no parent and no metadata.
 type Entity struct {
 	ID string `json:"entity"`
 	// Name is for people.
 	Name string `json:"name,omitempty"`
 	// Parent is the entity above it.
 	Parent string `json:"parent,omitempty"`
-	// Cascade: what it spends it also spends from its parent.
+	// Cascade makes every spend of the entity a spend of its parent, too.
 	Cascade bool `json:"cascade,omitempty"`
 	// Metadata is for people and programs around Tidegate, which does not read it.
 	Metadata map[string]string `json:"metadata,omitempty"`
@@ -31,8 +31,8 @@ type Entity struct {
 	Version int64 `json:"version"`
 }
 
-// EntityCreateRequest makes an entity. One that is there gives the code
-// already_exists. The reply is an [Entity].
+// EntityCreateRequest creates an entity. If it exists, the error is already_exists.
+// The reply is an [Entity].
 type EntityCreateRequest struct {
 	ID       string            `json:"entity" rule:"entity,required"`
 	Name     string            `json:"name,omitempty"`
@@ -41,8 +41,8 @@ type EntityCreateRequest struct {
 	Metadata map[string]string `json:"metadata,omitempty"`
 }
 
-// EntityUpdateRequest changes what it names and leaves the rest. The reply is an
-// [Entity].
+// EntityUpdateRequest changes the fields that it contains and keeps the rest. The
+// reply is an [Entity].
 type EntityUpdateRequest struct {
 	ID   string  `json:"entity" rule:"entity,required"`
 	Name *string `json:"name,omitempty"`
@@ -51,19 +51,19 @@ type EntityUpdateRequest struct {
 	Cascade *bool   `json:"cascade,omitempty"`
 	// Metadata replaces all of it; nil leaves it, an empty map clears it.
 	Metadata map[string]string `json:"metadata,omitzero"`
-	// Version, if any, is the one that the change relies on. Another one gives the
-	// code conflict.
+	// Version, unless 0, makes the change conditional: if the entity has another
+	// version, the error is conflict.
 	Version int64 `json:"version,omitempty" rule:"version"`
 }
 
-// EntityGetRequest asks for one entity. The reply is an [Entity], or the code
+// EntityGetRequest reads an entity. The reply is an [Entity], or the error
 // not_found.
 type EntityGetRequest struct {
 	ID string `json:"entity" rule:"entity,required"`
 }
 
-// EntityDeleteRequest takes an entity away: its name, metadata and parent. Its
-// limits and balances stay, as those of an entity that nobody created.
+// EntityDeleteRequest deletes an entity's name, metadata and parent. Its limits and
+// balances stay and continue to apply, as for an entity that was never created.
 type EntityDeleteRequest struct {
 	ID string `json:"entity" rule:"entity,required"`
 	// Orphan lets an entity go that has children, which keep it as their parent;
@@ -76,7 +76,7 @@ type EntityDeleteReply struct {
 	Deleted bool `json:"deleted"`
 }
 
-// EntityChildrenRequest asks for the entities whose parent it is, a page at a
+// EntityChildrenRequest lists the entities with ID as their parent, a page at a
 // time. The reply is an [EntityListReply].
 type EntityChildrenRequest struct {
 	ID string `json:"entity" rule:"entity,required"`
@@ -85,14 +85,14 @@ type EntityChildrenRequest struct {
 
 // EntityListRequest asks for all entities, a page at a time.
 type EntityListRequest struct {
-	// Cursor is that of the page before; empty for the first page.
+	// Cursor is from the preceding page; empty for the first page.
 	Cursor string `json:"cursor,omitempty"`
-	// Limit bounds the entries of the page, up to MaxPage; 0 is DefaultPage.
+	// Limit is the maximum number of entries of the page, up to MaxPage; 0 is DefaultPage.
 	Limit int64 `json:"limit,omitempty" rule:"page"`
 }
 
-// EntityListReply is one page. The last one has no cursor; others may hold fewer
-// entries than asked for, or none.
+// EntityListReply holds a page of entities. The last page has no cursor; earlier pages
+// may hold fewer entries than requested, even zero.
 type EntityListReply struct {
 	Entities []Entity `json:"entities"`
 	Cursor   string   `json:"cursor,omitempty"`
@@ -153,7 +153,7 @@ func checkFamily(id, parent string) error {
 }
 
 // checkName fails with invalid_name unless the name is printable and not too
-// long. None at all is fine.
+// long. An empty name is valid.
 func checkName(name string) error {
 	if len(name) > maxName || !printable(name) {
 		return Errorf(CodeInvalidName, "name", "%s: a name has at most %d bytes of UTF-8, and no control characters", shown(name), maxName)

@@ -10,10 +10,10 @@ import (
 // the headers [HeaderErrorCode] and [HeaderError] carry its status and message.
 type Error struct {
 	Code Code `json:"code"`
-	// Field is the path of what is wrong in the request, such as "consume.tpm"
-	// or "limits[1].capacity"; empty when it is not one field.
+	// Field is the path of the invalid field in the request, such as "consume.tpm"
+	// or "limits[1].capacity"; empty if no single field is at fault.
 	Field string `json:"field,omitempty"`
-	// Message is one line for people. Nothing may match its text.
+	// Message is a single line for people. Programs must not match its text.
 	Message string `json:"message"`
 	// RequestID finds the request in the service's log. It is not part of the
 	// body, but in the header [HeaderRequestID]; the client sets it.
@@ -45,8 +45,8 @@ func (e *Error) JSON() []byte {
 	return body
 }
 
-// DecodeError reads the body of an error reply. A body that is no Error, as
-// from a proxy or from another service, gives one with the code internal.
+// DecodeError reads the body of an error reply. If the body is not an Error, as
+// from a proxy or from another service, it returns an Error with the code internal.
 func DecodeError(body []byte) *Error {
 	var e Error
 	if err := json.Unmarshal(body, &e); err != nil || e.Code == "" {

@@ -98,7 +98,7 @@ func parsePeriod(text string) (seconds int64, ok bool) {
 	default:
 		return 0, false
 	}
-	// One count too many for int64 is out of range anyway: Check refuses it.
+	// A count that would overflow int64 is capped just out of range: Check refuses it.
 	return seconds * min(count, MaxPeriodSeconds+1), true
 }
 
@@ -120,9 +120,10 @@ func appendPeriod(dst []byte, seconds int64) []byte {
 	return append(dst, unit...)
 }
 
-// ParseAmounts reads amounts as people write them, "rpm=1" and "tpm=500";
-// "tpm=+1500" and "tpm=-200" are for deltas. It checks names and that none
-// stands twice; lowest is 0, or −MaxAmount for deltas.
+// ParseAmounts parses amounts in the form of the command line, "rpm=1" and
+// "tpm=500", and for deltas "tpm=+1500" and "tpm=-200". It fails if a name is
+// ill-formed or repeated, or a number is not in [lowest, MaxAmount]; lowest is 0,
+// or −MaxAmount for deltas.
 func ParseAmounts(texts []string, lowest int64) (Amounts, error) {
 	amounts := make(Amounts, 0, len(texts))
 	for _, text := range texts {

@@ -1,16 +1,16 @@
 package api
 
-// Policy says what happens to an acquire when the store cannot be reached.
+// Policy decides the reply to an acquire when the store cannot be reached.
 type Policy string
 
-// The policies. The empty one asks the next level: request, entity, resource,
-// system, and in the end PolicyBlock.
+// The policies. An empty policy defers to the next in the order request, entity,
+// resource, system; if all are empty, PolicyBlock applies.
 const (
 	PolicyBlock Policy = "block" // refuse with the code unavailable
 	PolicyAllow Policy = "allow" // admit, degraded
 )
 
-// Limit is one limit of a bucket: it holds at most Capacity tokens and regains
+// Limit is a token bucket's setting: it holds at most Capacity tokens and regains
 // RefillAmount of them, evenly, in each RefillPeriodSeconds.
 type Limit struct {
 	Name                string `json:"name" rule:"limit_name,required"`
@@ -19,14 +19,14 @@ type Limit struct {
 	RefillPeriodSeconds int64  `json:"refill_period_seconds" rule:"seconds,required"`
 }
 
-// LimitStatus is how one limit of one bucket stands, in whole tokens.
+// LimitStatus holds the state of a bucket's limit, in whole tokens.
 type LimitStatus struct {
 	Entity string `json:"entity"`
-	// Resource is only given where the request names none.
+	// Resource is set only if the request names no resource.
 	Resource string `json:"resource,omitempty"`
 	Name     string `json:"name"`
 	Capacity int64  `json:"capacity"`
-	// Requested is what the request spends of the limit.
+	// Requested is the number of tokens that the request spends of the limit.
 	Requested int64 `json:"requested"`
 	// Available is the balance over all shards after the request's own spend,
 	// rounded down; negative is debt.
@@ -40,7 +40,7 @@ type LimitStatus struct {
 	Never bool `json:"never,omitempty"`
 }
 
-// AcquireRequest asks to spend from several limits at once, all or none.
+// AcquireRequest asks to spend from several limits at once, atomically.
 type AcquireRequest struct {
 	Entity   string  `json:"entity"`
 	Resource string  `json:"resource"`
@@ -55,8 +55,8 @@ type AcquireRequest struct {
 // AcquireReply answers an acquire. A denial is a reply, not an error.
 type AcquireReply struct {
 	Allowed bool `json:"allowed"`
-	// Lease is the token with which what was spent can be adjusted or given
-	// back. Every admitted reply carries one; it is empty with Degraded.
+	// Lease is the token for adjusting or releasing the spend. Every admitted reply
+	// has a lease, which is empty with Degraded.
 	Lease string `json:"lease"`
 	// Degraded: the store could not be reached and the policy was to allow, so
 	// nothing is known to be spent.
@@ -70,9 +70,9 @@ type AcquireReply struct {
 	Limits []LimitStatus `json:"limits"`
 }
 
-// AdjustRequest corrects what a lease spent: positive deltas spend more,
-// negative ones give back. An empty Lease, as degraded replies carry it, is
-// answered and does nothing.
+// AdjustRequest corrects a lease's spend: a positive delta spends more, a negative
+// delta returns tokens. A request with an empty Lease, as in degraded replies,
+// succeeds and changes nothing.
 type AdjustRequest struct {
 	Lease  string  `json:"lease"`
 	Deltas Amounts `json:"deltas"`

@@ -2,9 +2,9 @@ package api
 
 import "strings"
 
-// OperatorNamespace stands in the subjects of what belongs to no tenant: the
-// verbs on namespaces and on lease keys. It is no namespace's name, so that
-// permissions for a tenant never cover it.
+// OperatorNamespace takes the namespace's place in the subjects of operator verbs,
+// on namespaces and on lease keys, which belong to no tenant. It is not a valid
+// namespace name, so that a tenant's permissions never cover it.
 const OperatorNamespace = "_"
 
 // ForOperators reports whether a verb is answered under OperatorNamespace, and
@@ -22,7 +22,7 @@ func (v Verb) ServedIn(namespace string) bool {
 	return v.ForOperators() == (namespace == OperatorNamespace)
 }
 
-// NamespaceState says what can be done with a namespace.
+// NamespaceState is a namespace's stage of life.
 type NamespaceState string
 
 // The states. Requests in a namespace are answered while it is active.
@@ -32,7 +32,7 @@ const (
 	NamespacePurging NamespaceState = "purging" // a purge has begun: it can only be finished
 )
 
-// Namespace is one namespace as operators see it. Times are unix milliseconds.
+// Namespace describes a namespace to operators. Times are Unix milliseconds.
 type Namespace struct {
 	Name string `json:"name"`
 	// ID stands in the table's keys. A name that is used again after a purge
@@ -54,20 +54,20 @@ type NamespaceRequest struct {
 // NamespaceListRequest asks for the namespaces in the order of their names, a
 // page at a time.
 type NamespaceListRequest struct {
-	// Cursor is that of the page before; empty for the first page.
+	// Cursor is from the preceding page; empty for the first page.
 	Cursor string `json:"cursor,omitempty"`
-	// Limit bounds the entries of the page, up to MaxPage; 0 is DefaultPage.
+	// Limit is the maximum number of entries of the page, up to MaxPage; 0 is DefaultPage.
 	Limit int64 `json:"limit,omitempty" rule:"page"`
 }
 
-// NamespaceListReply is one page. The last one has no cursor.
+// NamespaceListReply holds a page of namespaces. The last page has no cursor.
 type NamespaceListReply struct {
 	Namespaces []Namespace `json:"namespaces"`
 	Cursor     string      `json:"cursor,omitempty"`
 }
 
-// NamespacePurgeReply is what one request of a purge did. Ask again until it is
-// done; whoever asks, the purge goes on with what is left.
+// NamespacePurgeReply reports the progress of a single purge request. Repeat the
+// request until Done; any caller can continue a purge.
 type NamespacePurgeReply struct {
 	// Done: nothing is left and the name is free.
 	Done bool `json:"done"`
@@ -83,7 +83,7 @@ type NamespaceChange struct {
 	Name string `json:"name" rule:"namespace,required"`
 }
 
-// LeaseKeyState says what a lease signing key is used for.
+// LeaseKeyState is a lease signing key's stage of life.
 type LeaseKeyState string
 
 // The states, in the order in which a key goes through them.
@@ -105,7 +105,8 @@ type LeaseKey struct {
 }
 
 // LeaseKeyListReply lists all keys, the oldest first. Its request is an empty
-// object, as is that of a rotation, whose reply is the next [LeaseKey].
+// object. A rotation's request is an empty object as well, and its reply is the
+// next [LeaseKey].
 type LeaseKeyListReply struct {
 	Keys []LeaseKey `json:"keys"`
 }

@@ -8,9 +8,8 @@ const PolicyUnset Policy = "unset"
 // 365 days.
 const MaxAuditRetentionDays = 3650
 
-// PolicySetRequest changes what a config level stores beside limits. What is
-// left out stays as it is, and so do the level's limits. The reply is a
-// [PolicyLevel].
+// PolicySetRequest changes the policies of a config level. Absent fields keep their
+// values; the level's limits stay as they are. The reply is a [PolicyLevel].
 type PolicySetRequest struct {
 	LimitsTarget
 	// OnUnavailable is PolicyBlock, PolicyAllow or PolicyUnset.
@@ -21,8 +20,8 @@ type PolicySetRequest struct {
 	AuditRetentionDays *int64 `json:"audit_retention_days,omitempty" rule:"days"`
 }
 
-// PolicyGetRequest asks for the policies of one level. The reply is a
-// [PolicyLevel], or the code not_found.
+// PolicyGetRequest reads the policies of a level. The reply is a [PolicyLevel], or
+// the error not_found.
 type PolicyGetRequest struct{ LimitsTarget }
 
 // PolicyLevel is a config level and the policies stored there.
@@ -30,8 +29,8 @@ type PolicyLevel struct {
 	LimitsTarget
 	OnUnavailable      Policy `json:"on_unavailable,omitempty"`
 	AuditRetentionDays int64  `json:"audit_retention_days,omitempty"`
-	// Version counts the changes of the level, those of its limits included,
-	// from 1; 0 says that the level stores nothing any more.
+	// Version counts the changes of the level, including changes of its limits,
+	// from 1; 0 means that the level no longer stores anything.
 	Version int64 `json:"config_version"`
 }
 

@@ -7,20 +7,20 @@ import (
 	"unicode/utf8"
 )
 
-// reader reads one JSON value strictly: nothing behind it, no field twice, no
-// type but the one asked for. encoding/json can do none of the three cheaply,
-// and takes about four times as long for an acquire.
+// reader reads a single JSON value strictly: it refuses trailing data, repeated
+// fields and unexpected types. encoding/json cannot do these checks cheaply, and
+// takes about four times as long for an acquire.
 //
-// Its methods read what is next and fail with an *Error whose Field is relative
+// Its methods read the next value and fail with an *Error whose Field is relative
 // to that value; object and array complete the path on the way out.
 type reader struct {
 	text    string // a copy of the payload; the strings read are parts of it
 	pos     int
-	clone   bool // they are clones, as one kept name would keep all of text alive
+	clone   bool // the strings read are copied, since a single retained name would keep all of text alive
 	lenient bool // replies: fields may repeat, so no time is spent on noticing
 }
 
-// maxShared is the longest request, in bytes, whose strings are not cloned.
+// maxShared is the length, in bytes, of the longest request with uncloned strings.
 const maxShared = 256
 
 // maxDepth bounds the nesting of values that are skipped.
@@ -65,7 +65,7 @@ func (r *reader) malformed(expected string) error {
 	return Errorf(CodeMalformedJSON, "", "at byte %d, %s should follow, not %q", r.pos, expected, found[:size])
 }
 
-// wrongType refuses the next value for its type, or as malformed if it is none.
+// wrongType refuses the next value: for its type, or as malformed if it is not JSON.
 func (r *reader) wrongType(want string) error {
 	var is string
 	switch c := r.next(); {
@@ -250,7 +250,7 @@ func (r *reader) longStr(start int) (string, error) {
 	return "", r.malformed("the end of a string")
 }
 
-// escape reads one escape sequence, or the two of a surrogate pair.
+// escape reads an escape sequence, or both sequences of a surrogate pair.
 func (r *reader) escape() (rune, error) {
 	if r.pos+1 >= len(r.text) {
 		r.pos = len(r.text)
@@ -301,8 +301,8 @@ func (r *reader) boolean() (bool, error) {
 	return false, r.wrongType("a boolean")
 }
 
-// integer reads a whole number of [lowest, highest]. One out of range, or
-// written with a fraction or exponent, is refused with the given code.
+// integer reads a whole number of [lowest, highest]. It refuses a number out of
+// range, or written with a fraction or exponent, with the given code.
 func (r *reader) integer(code Code, lowest, highest int64) (int64, error) {
 	if c := r.next(); c != '-' && (c < '0' || c > '9') {
 		return 0, r.wrongType("a number")

@@ -75,7 +75,7 @@ type member struct {
 	index    []int
 }
 
-// members returns the fields of a request's struct, those of embedded structs included.
+// members returns the fields of a request's struct, including fields of embedded structs.
 func members(t reflect.Type) []member {
 	var all []member
 	for _, f := range reflect.VisibleFields(t) {
@@ -90,9 +90,9 @@ func members(t reflect.Type) []member {
 }
 
 // DecodeRequest reads the request Q of an admin verb. It is strict: it fails with an *Error
-// unless the payload is one object with the fields of Q alone, each at most once, of its
-// type and within its rule, and the request is valid in itself. It cannot know what only a
-// service can tell, such as unknown entities. Absent fields get their defaults.
+// unless the payload is a single object with the fields of Q alone, each at most once, of its
+// type and within its rule, and the request is valid in itself. Checks that need a service's
+// data, such as for unknown entities, happen later. Absent fields get their defaults.
 func DecodeRequest[Q any](payload []byte) (Q, error) {
 	var q, zero Q
 	if len(payload) > MaxPayload {
@@ -143,7 +143,7 @@ const spaces = " \t\r\n"
 // limits, limit.
 const maxNesting = 4
 
-// decoding follows the reader of one request.
+// decoding tracks the position while a request is read.
 type decoding struct {
 	structs [maxNesting]reflect.Type // by depth: the structs being read
 }
@@ -265,7 +265,7 @@ func (d *decoding) integer(dec *jsontext.Decoder, v reflect.Value) error {
 	return nil
 }
 
-// limits reads the limits of a level: at least one, and no name twice.
+// limits reads the limits of a level: at least a single limit, with unique names.
 func (d *decoding) limits(dec *jsontext.Decoder, into *[]Limit) error {
 	if _, err := dec.ReadToken(); err != nil {
 		return err

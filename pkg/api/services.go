@@ -2,8 +2,8 @@ package api
 
 import "strings"
 
-// The services that run on NATS, as they are called there: they are NATS micro
-// services, whose names begin with ServicePrefix.
+// The services that run on NATS. Each is a NATS micro service with the name
+// ServicePrefix + service.
 const (
 	ServicePrefix     = "tidegate-"
 	ServiceAdmission  = "admission"
@@ -19,31 +19,31 @@ const (
 // [ServiceStatus].
 func StatusSubject(service string) string { return statusPrefix + service }
 
-// ParseServiceName is the service of a NATS micro service's name; ok is false for
-// one that is none of ours.
+// ParseServiceName returns the service of a NATS micro service's name; ok is false
+// if the name is not a Tidegate service's.
 func ParseServiceName(name string) (service string, ok bool) {
 	service, ok = strings.CutPrefix(name, ServicePrefix)
 	return service, ok && service != ""
 }
 
-// ServiceStatus is what one process of a service says of itself. What is absent
-// does not apply to the service, or could not be found out.
+// ServiceStatus is the status report of a service process. Absent fields do not
+// apply to the service, or could not be determined.
 type ServiceStatus struct {
 	// Lanes of the change feed that the process follows; of a relay, the stream
 	// shards that it reads.
 	Lanes *int64 `json:"lanes,omitempty"`
-	// Waiting is how many records of those lanes it has yet to handle.
+	// Waiting is the number of unhandled records in these lanes.
 	Waiting *int64 `json:"waiting,omitempty"`
 	// LagSeconds is how long the oldest of them has been in the feed; of a relay,
 	// how far the feed is behind the table, in the worst of its stream shards.
 	LagSeconds *float64 `json:"lag_seconds,omitempty"`
 	// DeadLetters of the service, of all its processes together.
 	DeadLetters *int64 `json:"dead_letters,omitempty"`
-	// Warning says what is not as it should be; empty for nothing.
+	// Warning describes a problem of the process; empty if there is no problem.
 	Warning string `json:"warning,omitempty"`
 }
 
-// Service is one process of a service that runs.
+// Service describes a running process of a service.
 type Service struct {
 	Service   string `json:"service"` // such as "relay"
 	ID        string `json:"id"`      // of the process, until it ends

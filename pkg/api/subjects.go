@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Verb is what is asked for: the end of a request's subject.
+// Verb names an operation: the last part of a request's subject.
 type Verb string
 
 // The verbs that services answer.
@@ -96,18 +96,19 @@ const (
 	// way to a node counts, which HeaderTimeout cannot know of. With both, the
 	// earlier end holds.
 	HeaderDeadline = "Tidegate-Deadline"
-	// HeaderTime tells, in replies to requests with one of the two, the store's
-	// time as the node knew it when it answered, in the unit of HeaderDeadline.
+	// HeaderTime is the store's time at the moment of the answer, as the node knows
+	// it, in the unit of HeaderDeadline. Nodes send it in replies to requests with
+	// HeaderTimeout or HeaderDeadline.
 	HeaderTime = "Tidegate-Time"
 	// HeaderErrorCode (the status of the code) and HeaderError (its message)
-	// mark a reply as an error. They are those of NATS micro services.
+	// mark a reply as an error. NATS micro services define both names.
 	HeaderErrorCode = "Nats-Service-Error-Code"
 	HeaderError     = "Nats-Service-Error"
-	// HeaderRequestInfo is where the NATS server writes who sent a request, when
+	// HeaderRequestInfo names the sender of a request; the NATS server sets it if
 	// the request comes through a service import.
 	HeaderRequestInfo = "Nats-Request-Info"
-	// HeaderRequestID tells one request from all others, in the logs of whoever
-	// has to do with it: see [IsRequestID].
+	// HeaderRequestID identifies the request in the logs of all services that handle
+	// it: see [IsRequestID].
 	HeaderRequestID = "Tidegate-Request-Id"
 )
 
@@ -115,7 +116,7 @@ const (
 const (
 	// MaxPayload is the largest request, in bytes.
 	MaxPayload = 64 << 10
-	// MaxLimits is how many limits one bucket can have.
+	// MaxLimits is the maximum number of limits of a bucket.
 	MaxLimits = 16
 	// MaxAmount is the largest amount or capacity, in tokens.
 	MaxAmount = 1 << 40
@@ -132,7 +133,7 @@ const (
 
 	// DefaultNamespace exists from the start.
 	DefaultNamespace = "default"
-	// DefaultPage and MaxPage bound the entries of one page of a list.
+	// DefaultPage and MaxPage bound the entries of a page of a list.
 	DefaultPage = 100
 	MaxPage     = 1000
 )
@@ -158,9 +159,9 @@ func ParseSubject(subject string) (namespace string, verb Verb, ok bool) {
 	return namespace, Verb(name), true
 }
 
-// ConfigSubject is where a change of a namespace's config is broadcast, over
-// core NATS, so that every node drops what it remembers. The payload is the
-// [LimitsTarget] that changed; for an entity's parent and cascade, the entity;
+// ConfigSubject returns the subject on which changes of a namespace's config are
+// broadcast over core NATS, so that every node drops its cached config. The payload
+// is the changed [LimitsTarget]; for an entity's parent and cascade, the entity;
 // under OperatorNamespace, the [NamespaceChange].
 func ConfigSubject(namespace string) string { return configPrefix + namespace }
 
@@ -187,8 +188,8 @@ func FormatTimeout(wait time.Duration) string {
 	return strconv.FormatInt(max(1, wait.Milliseconds()), 10)
 }
 
-// ParseTimeout reads HeaderTimeout. An absent (empty) value is DefaultTimeout,
-// one above MaxTimeout counts as MaxTimeout.
+// ParseTimeout reads HeaderTimeout. An absent (empty) value returns DefaultTimeout;
+// a value above MaxTimeout returns MaxTimeout.
 func ParseTimeout(value string) (time.Duration, error) {
 	if value == "" {
 		return DefaultTimeout, nil

@@ -21,7 +21,7 @@ const (
 // UsageWindows lists all windows.
 func UsageWindows() []Window { return []Window{WindowHourly, WindowDaily, WindowMonthly} }
 
-// Check fails with invalid_window unless the window is one of the list.
+// Check fails with invalid_window if the window is not in [UsageWindows].
 func (w Window) Check() error {
 	if slices.Contains(UsageWindows(), w) {
 		return nil
@@ -46,7 +46,7 @@ func (w Window) Span(atMs int64) (start, end time.Time) {
 	return start, start.Add(time.Hour)
 }
 
-// UsageRequest asks for what an entity used, a page at a time: the request of
+// UsageRequest reads the usage of an entity, a page at a time: the request of
 // VerbUsageList and of VerbUsageSummary.
 type UsageRequest struct {
 	Entity string `json:"entity" rule:"entity"`
@@ -54,11 +54,11 @@ type UsageRequest struct {
 	Resource string `json:"resource,omitempty" rule:"resource"`
 	// Window is WindowHourly where it is empty.
 	Window Window `json:"window,omitempty" rule:"window"`
-	// FromMs and ToMs leave out what ended before the one or began after the
-	// other, in Unix milliseconds; 0 is no bound.
+	// FromMs and ToMs bound the time, in Unix milliseconds: windows that ended before
+	// FromMs or began after ToMs are left out; 0 is no bound.
 	FromMs int64 `json:"from_ms,omitempty" rule:"time"`
 	ToMs   int64 `json:"to_ms,omitempty" rule:"time"`
-	// Cursor is that of the page before; empty for the first page.
+	// Cursor is from the preceding page; empty for the first page.
 	Cursor string `json:"cursor,omitempty"`
 	// Limit bounds the snapshots of the page, up to MaxPage; 0 is DefaultPage.
 	Limit int64 `json:"limit,omitempty" rule:"page"`
@@ -88,19 +88,19 @@ func (q *UsageRequest) Check() error {
 	return nil
 }
 
-// UsageListReply is one page, by resource and then by time. The last one has no
-// cursor; others may hold fewer snapshots than asked for, or none.
+// UsageListReply holds a page, ordered by resource and then by time. The last page
+// has no cursor; earlier pages may hold fewer snapshots than requested, even zero.
 type UsageListReply struct {
 	Snapshots []UsageSnapshot `json:"snapshots"`
 	Cursor    string          `json:"cursor,omitempty"`
 }
 
-// UsageSnapshot is what an entity used of a resource in one window. There is none
-// for a window in which it used nothing.
+// UsageSnapshot holds an entity's usage of a resource in a window. A window without
+// usage has no snapshot.
 type UsageSnapshot struct {
 	Resource string `json:"resource"`
-	// Override tells apart what was spent under limits that requests brought
-	// themselves, by what those limits were; empty for the stored limits.
+	// Override identifies the limits that the requests themselves supplied; usage is
+	// kept apart for each set of such limits. Empty for the stored limits.
 	Override string `json:"override,omitempty"`
 	Window   Window `json:"window"`
 	// StartMs is the window's first moment and EndMs the first that is not in it,
@@ -109,44 +109,44 @@ type UsageSnapshot struct {
 	EndMs   int64 `json:"end_ms"`
 	// Acquires is how many were admitted.
 	Acquires int64 `json:"acquires"`
-	// Limits are those that were used, by name.
+	// Limits holds the limits with usage, by name.
 	Limits []LimitUsage `json:"limits"`
 }
 
-// LimitUsage is what was used of one limit, in whole tokens, net: negative where
-// a window saw more given back than spent.
+// LimitUsage holds the net usage of a limit, in whole tokens: negative if more was
+// refunded than spent in the window.
 type LimitUsage struct {
 	Name string `json:"name"`
 	Used int64  `json:"used"`
 }
 
-// UsageSummaryReply sums up one page; the totals of all pages together are those
-// of the request. The last one has no cursor.
+// UsageSummaryReply sums up a page; the totals of the request are the sum over all
+// pages. The last page has no cursor.
 type UsageSummaryReply struct {
 	Totals UsageTotals `json:"totals"`
 	Cursor string      `json:"cursor,omitempty"`
 }
 
-// UsageTotal sums up one limit of a resource over windows, in whole tokens.
+// UsageTotal sums up a limit of a resource over windows, in whole tokens.
 type UsageTotal struct {
 	Resource string `json:"resource"`
 	Override string `json:"override,omitempty"` // as in UsageSnapshot
 	Name     string `json:"name"`
 	Windows  int64  `json:"windows"` // in which it was used
 	Used     int64  `json:"used"`
-	// Average is of those windows.
+	// Average is Used divided by Windows.
 	Average float64 `json:"average"`
-	// Peak is the most that was used in one window, and PeakStartMs the first such
-	// window's first moment.
+	// Peak is the highest usage in a single window, and PeakStartMs the start of the
+	// first such window.
 	Peak        int64 `json:"peak"`
 	PeakStartMs int64 `json:"peak_start_ms"`
 }
 
-// UsageTotals are totals by resource, override and name. Sums stop at what int64
-// holds.
+// UsageTotals holds totals by resource, override and name. Sums saturate at the
+// bounds of int64.
 type UsageTotals []UsageTotal
 
-// Count adds the limits of one snapshot.
+// Count adds the limits of a snapshot.
 func (t *UsageTotals) Count(s UsageSnapshot) {
 	for _, l := range s.Limits {
 		t.add(UsageTotal{

@@ -65,7 +65,7 @@ func CheckManifest(name string) error {
 	return Errorf(CodeInvalidManifest, "", "%s: a manifest's name has at most %d small letters, digits and -, and does not begin with -", shown(name), maxNamespace)
 }
 
-// Check fails with invalid_policy unless the policy is empty or one of the two.
+// Check fails with invalid_policy unless the policy is empty, PolicyBlock or PolicyAllow.
 func (p Policy) Check() error {
 	switch p {
 	case "", PolicyBlock, PolicyAllow:
@@ -102,7 +102,7 @@ func (l Limit) Check() error {
 	return nil
 }
 
-// Check fails unless the target names exactly one config level by well-formed
+// Check fails unless the target names a single config level, by well-formed
 // names.
 func (t LimitsTarget) Check() error {
 	switch {

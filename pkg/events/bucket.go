@@ -1,10 +1,11 @@
 package events
 
-// Consumed is what a change of a bucket shard has consumed, by limit, in
-// millitokens, net: negative where more was given back than spent. It follows
-// the consumption counters, never the balances. A first image counts from 0, a
-// counter that is missing on one side counts 0 there, and a shard that is gone
-// counts nothing: all it had was counted before. What did not change is left out.
+// Consumed returns the net consumption of a change of a bucket shard, by limit, in
+// millitokens: negative if more was refunded than spent. It compares the
+// consumption counters, never the balances. A first image counts from 0, and so
+// does a counter that the old image lacks. A limit that the new image lacks and a
+// deleted shard count nothing: their consumption was counted before. Unchanged
+// limits are left out.
 func Consumed(c *Change[Bucket]) map[string]int64 {
 	if c.New == nil {
 		return nil

@@ -8,9 +8,9 @@ import (
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-// Why an event could not be decoded, by what is to be done about it.
+// The errors of decoding; each calls for a different reaction.
 var (
-	// ErrUnknownKind: the event is none of ours; it is skipped and counted.
+	// ErrUnknownKind: this release does not know the kind; it skips and counts the event.
 	ErrUnknownKind = errors.New("unknown kind of event")
 	// ErrUnknownVersion: a newer release wrote it, so that it waits for that
 	// release; consumers are upgraded before relays.
@@ -52,7 +52,7 @@ func Encode(e *Event) ([]byte, error) {
 	return data, nil
 }
 
-// change is the one that is set.
+// change returns the change that is set.
 func (e *Event) change() interface{ empty() bool } {
 	switch e.Kind() {
 	case KindBucket:

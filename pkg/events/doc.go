@@ -1,29 +1,29 @@
-// Package events is what the change feed carries: the changes of the table's
+// Package events defines the content of the change feed: the changes of the table's
 // items, as events on NATS subjects, for every service that follows the table.
 //
 // # Words
 //
-//   - A change event tells of one change of one item: its images before and after.
+//   - A change event describes a single change of an item by its images before and
+//     after.
 //
-//   - The kind of an event is the kind of item it tells of. Each kind has a
-//     subject and a version of its own.
+//   - The kind of an event is the kind of the changed item. Each kind has its own
+//     subject and version.
 //
-//   - A lane is one of a fixed number of parts of a kind. Events of one bucket,
-//     whatever the shard, are in one lane, and so are those of one entity; a
-//     lane is in order.
+//   - A lane is an ordered part of a kind; the number of lanes is fixed. All events of
+//     a bucket, from all its shards, share a lane, and so do all events of an entity.
 //
-//   - A position is where in the table's stream an event comes from: the label of
-//     the stream and the sequence number in it. Positions of one item sort by time,
-//     as text too, and name the event.
+//   - A position is an event's place in the table's stream: the label of the stream
+//     and the sequence number in it. Positions of the same item sort by time, as
+//     text too, and identify the event.
 //
-//   - A checkpoint is the marker that ends each batch of events: up to where a
-//     stream shard is in the feed.
+//   - A checkpoint ends each batch of events. It marks how far the feed has read a
+//     stream shard.
 //
 //   - Dead letters are events that a service cannot read, or that were refused
 //     for good.
 //
-//   - A load report is no event: an admission node tells every second, to whoever
-//     listens, what buckets were asked for and the table does not show.
+//   - A load report is not an event: every second, an admission node broadcasts the
+//     load on its buckets that the table does not show.
 //
 // # The picture
 //
@@ -36,10 +36,10 @@
 //
 // # Reading events
 //
-// [Decode] sorts what can go wrong by what is to be done about it: an event of
-// an unknown kind is skipped ([ErrUnknownKind]); an unknown version of a known
-// kind waits for the release that knows it ([ErrUnknownVersion]); anything else
-// is a dead letter ([ErrMalformed]). Fields that are not known are ignored.
+// The error of [Decode] tells the consumer how to react. It skips an event of an
+// unknown kind ([ErrUnknownKind]). An unknown version of a known kind waits for a
+// newer release ([ErrUnknownVersion]). Any other failure makes the event a dead
+// letter ([ErrMalformed]). Decode ignores unknown fields.
 //
 //	e, err := events.Decode(data)
 //	for name, k := range events.Consumed(e.Bucket) {

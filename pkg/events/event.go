@@ -6,13 +6,13 @@ import (
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-// Kind is what an event tells of.
+// Kind is the kind of the item that an event is about.
 type Kind string
 
 // The kinds.
 const (
 	KindBucket    Kind = "bucket"    // a bucket shard
-	KindConfig    Kind = "config"    // limits and policies of one level
+	KindConfig    Kind = "config"    // limits and policies of a config level
 	KindEntity    Kind = "entity"    // an entity's own item
 	KindAudit     Kind = "audit"     // an audit event
 	KindNamespace Kind = "namespace" // a name in the registry
@@ -27,8 +27,8 @@ func versions() map[Kind]int {
 // Kinds lists all kinds.
 func Kinds() []Kind { return []Kind{KindBucket, KindConfig, KindEntity, KindAudit, KindNamespace} }
 
-// Event is one change of one item. Exactly one of the changes is set, that of
-// the event's kind.
+// Event describes a change of an item. The change field of the event's kind is set;
+// the others are nil.
 type Event struct {
 	Position Position
 	AtMs     int64 // when the item was changed, Unix milliseconds; DynamoDB tells whole seconds
@@ -59,8 +59,8 @@ func (e *Event) Kind() Kind {
 	return ""
 }
 
-// Change is an item before and after. Old is nil for an item that was made, New
-// for one that was deleted.
+// Change holds the images of an item before and after. Old is nil if the item was
+// created, New if it was deleted.
 type Change[T any] struct {
 	Old *T `json:"old,omitempty"`
 	New *T `json:"new,omitempty"`
@@ -81,8 +81,8 @@ type Bucket struct {
 	ExpiresAt   int64         `json:"expires_at,omitempty"`
 }
 
-// BucketLimit is one limit of a bucket shard; its settings are those of the
-// whole bucket.
+// BucketLimit holds a limit of a bucket shard. The settings are undivided: they
+// apply to the whole bucket.
 type BucketLimit struct {
 	Name     string `json:"name"`
 	Capacity int64  `json:"capacity_milli"`
@@ -92,17 +92,17 @@ type BucketLimit struct {
 	Consumed int64  `json:"consumed_milli"` // net, cumulative
 }
 
-// Config is the image of a config item: what governs acquires. Which manifest
-// manages the limits and how long audit events are kept are not in it, for they
-// matter when an item is written alone; a change of them has two images that differ
-// by the version. Amounts are whole tokens, as on the wire of requests.
+// Config is the image of a config item, reduced to the settings that govern
+// acquires. It leaves out the managing manifest and the retention of audit events,
+// which matter only when an item is written; a change of them alone has two images
+// that differ only in the version. Amounts are whole tokens, as in requests.
 type Config struct {
 	Limits        []ConfigLimit `json:"limits"`
 	OnUnavailable string        `json:"on_unavailable,omitempty"`
 	Version       int64         `json:"version"`
 }
 
-// ConfigLimit is one stored limit.
+// ConfigLimit is a stored limit.
 type ConfigLimit struct {
 	Name                string `json:"name"`
 	Capacity            int64  `json:"capacity"`
@@ -125,8 +125,8 @@ type Namespace struct {
 	DeletedMs int64  `json:"deleted_ms,omitempty"` // Unix milliseconds; 0 while it is in use
 }
 
-// Audit is the image of an audit event: a change that somebody made. The key
-// says what it is about, when it was, and its number in the namespace.
+// Audit is the image of an audit event, the record of an administrative change. The
+// event's key holds the changed target, the time, and the number in the namespace.
 type Audit struct {
 	Record json.RawMessage `json:"record"` // the event as the audit verbs show it
 }

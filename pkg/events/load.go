@@ -7,23 +7,24 @@ import (
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-// LoadSubject is where admission nodes tell once a second what they are asked for.
-// Nobody keeps it, and nobody has to hear it: what is lost was old in a second.
+// LoadSubject is the subject on which admission nodes report their load once a
+// second. Reports are neither stored nor acknowledged: a lost report would have been
+// out of date within a second.
 const LoadSubject = "tidegate.load.v1"
 
 // LoadEvery is how often a node reports, in milliseconds. A bucket shard that was
 // asked for little since the last report is left out of the next.
 const LoadEvery = 1000
 
-// MaxLoads is how many bucket shards one report tells of at most; a node that has
-// more to tell sends several.
+// MaxLoads is the maximum number of bucket shards in a report; a node with more
+// loads sends several reports.
 const MaxLoads = 500
 
 // loadVersion is that of the JSON form.
 const loadVersion = 1
 
-// LoadReport is what one admission node was asked for in a time that has just
-// passed, and what the change feed does not show of it.
+// LoadReport holds an admission node's load in the interval that has just ended, as
+// far as the change feed does not show it.
 type LoadReport struct {
 	Node   string // random, of its start
 	FromMs int64  // Unix milliseconds by the store's clock
@@ -31,8 +32,8 @@ type LoadReport struct {
 	Loads  []Load
 }
 
-// Load is what one bucket shard was asked for in the time of a report. Requests,
-// Denied and Costs are of the whole bucket and told with shard 0.
+// Load holds the load on a bucket shard in the interval of a report. Requests,
+// Denied and Costs cover the whole bucket and are set on shard 0 only.
 type Load struct {
 	Key keys.Bucket
 	// FailedUnits are write units that were asked of the shard in vain and that no
@@ -40,8 +41,8 @@ type Load struct {
 	FailedUnits int64
 	Requests    int64 // acquires that arrived
 	Denied      int64 // of these, because the bucket was short
-	// Costs are by limit what 99 of 100 recent requests cost at most, in whole
-	// tokens. Empty where too few arrived to tell.
+	// Costs holds, by limit, the 99th percentile of the costs of recent requests,
+	// in whole tokens. It is empty if too few requests arrived.
 	Costs map[string]int64
 }
 
@@ -62,7 +63,7 @@ type jsonLoad struct {
 	Costs       map[string]int64 `json:"costs,omitempty"`
 }
 
-// EncodeLoad is the report's JSON. It fails for one that DecodeLoad would not take.
+// EncodeLoad returns the report's JSON. It fails if DecodeLoad would refuse the report.
 func EncodeLoad(r *LoadReport) ([]byte, error) {
 	if err := r.check(); err != nil {
 		return nil, fmt.Errorf("encode load report: %w", err)
@@ -78,8 +79,8 @@ func EncodeLoad(r *LoadReport) ([]byte, error) {
 	return data, nil
 }
 
-// DecodeLoad reads a report. Its error is ErrUnknownVersion or ErrMalformed; either
-// way it is dropped, because the next one is a second away.
+// DecodeLoad reads a report. Its error is ErrUnknownVersion or ErrMalformed. Callers
+// drop the report either way, because the next report is a second away.
 func DecodeLoad(data []byte) (*LoadReport, error) {
 	var x jsonLoads
 	if err := json.Unmarshal(data, &x); err != nil {
@@ -103,7 +104,7 @@ func DecodeLoad(data []byte) (*LoadReport, error) {
 	return r, r.check()
 }
 
-// check refuses what no node says.
+// check refuses reports that a correct node never sends.
 func (r *LoadReport) check() error {
 	bad := func(problem string) error { return fmt.Errorf("%w: a load report %s", ErrMalformed, problem) }
 	switch {

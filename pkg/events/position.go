@@ -9,13 +9,13 @@ import (
 // to 40, says its API reference), so that padded ones sort as text.
 const sequenceDigits = 40
 
-// Position is where in the table's stream an event comes from. Its text sorts
-// by time for the changes of one item, and names an event.
+// Position is an event's place in the table's stream. Its text sorts by time for
+// the changes of the same item, and identifies an event.
 type Position struct{ text string }
 
-// NewPosition joins a stream's label and a sequence number. It fails for what
-// DynamoDB does not give: a label that is empty or has a slash, a sequence number
-// that is not 1 to 40 digits.
+// NewPosition joins a stream's label and a sequence number. It fails for values
+// that DynamoDB never returns: a label that is empty or has a slash, or a sequence
+// number that is not 1 to 40 digits.
 func NewPosition(label, sequence string) (Position, error) {
 	if label == "" || strings.Contains(label, "/") || sequence == "" || len(sequence) > sequenceDigits ||
 		strings.Trim(sequence, "0123456789") != "" {

@@ -63,15 +63,15 @@ func ParseCheckpointSubject(subject string) (streamShard string, err error) {
 	return string(name), nil
 }
 
-// DeadLetters is where a service puts what it cannot apply.
+// DeadLetters returns the subject for events that a service cannot apply.
 func DeadLetters(service string) string { return deadPrefix + service }
 
 // DeadLettersAll matches the dead letters of all services.
 const DeadLettersAll = deadPrefix + ">"
 
-// Lane is the lane of an item's events: the 64-bit FNV-1a hash of its partition
-// key modulo Lanes, that of a bucket without the shard, so that all shards of a
-// bucket are in one lane.
+// Lane returns the lane of an item's events: the 64-bit FNV-1a hash of its partition
+// key modulo Lanes. For a bucket, the hashed key leaves out the shard, so that all
+// shards of a bucket share a lane.
 func Lane(key keys.Item) int {
 	pk := key.Key().PK
 	if _, isBucket := key.(keys.Bucket); isBucket {

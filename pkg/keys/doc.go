@@ -1,17 +1,16 @@
-// Package keys turns what Tidegate stores into DynamoDB keys and back: one
-// typed value per kind of item, its PK and SK, and the keys under which the
-// four indexes list it.
+// Package keys converts Tidegate's stored items to DynamoDB keys and back: a
+// typed value per kind of item, its PK and SK, and its keys in the four indexes.
 //
 // # Words
 //
-//   - A namespace is one tenant. Its id is opaque, 11 characters, made once by
-//     [NewNamespaceID]; its name lives only in the registry.
-//   - The registry is the namespace "_": which namespaces exist, and the keys
-//     that sign leases.
+//   - A namespace is a tenant. Its id is opaque, 11 characters, and generated at
+//     creation by [NewNamespaceID]; its name is stored only in the registry.
+//   - The registry is the namespace "_". It holds the list of namespaces and the
+//     keys that sign leases.
 //   - A part is a piece of a key that comes from outside (an entity, a
 //     resource, a lease key id). '#' separates parts, so no part contains it.
-//   - Spread is the number of index partitions over which GSI2 and GSI4 lay
-//     what would otherwise meet on one.
+//   - Spread is the number of index partitions over which GSI2 and GSI4
+//     distribute items that would otherwise share a single partition.
 //
 // # Where an item is
 //
@@ -22,13 +21,13 @@
 //	GSI3    AAAAAAAAAAA/ENTITY#alice             BUCKET#gpt-4#0              buckets of an entity
 //	GSI4    AAAAAAAAAAA#2                        BUCKET#alice#gpt-4#0        everything in a namespace
 //
-// GSI1 lists the children of a parent. All indexes project keys only, so a row
-// of any of them is read with [Parse] of its table keys.
+// GSI1 lists the children of a parent. All indexes project keys only, so
+// [Parse] decodes any index row from its table keys.
 //
 // # Contract
 //
-// For every value whose Valid is true, Parse(x.Key()) gives x again, and no two
+// For every value whose Valid is true, Parse(x.Key()) returns x again, and no two
 // valid values have the same key. [Parse] refuses every key that no valid value
-// has. What users may type is narrower (package api checks it at the edge);
-// this package only guarantees that names never run into each other.
+// has. The names that users may enter are narrower (package api checks them at the
+// edge); this package only guarantees that different names never share a key.
 package keys

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Entity is who is limited: an API key, a user, a project.
+// Entity is a rate-limited caller: an API key, a user, a project.
 type Entity struct{ Namespace, ID string }
 
 // Key is the entity's own item, beside its configs and usage snapshots.
@@ -27,7 +27,7 @@ func (e Entity) IndexesUnder(parent string) Indexes {
 // Valid implements Item.
 func (e Entity) Valid() bool { return ValidNamespaceID(e.Namespace) && validPart(e.ID) }
 
-// Bucket is one shard of the bucket of an entity and a resource.
+// Bucket is a shard of the bucket of an entity and a resource.
 type Bucket struct {
 	Namespace, Entity, Resource string
 	Shard                       int
@@ -53,8 +53,8 @@ func (b Bucket) Valid() bool {
 	return ValidNamespaceID(b.Namespace) && validPart(b.Entity) && validPart(b.Resource) && b.Shard >= 0
 }
 
-// EntityConfig holds an entity's limits for one resource, or with
-// DefaultResource those for all resources without a config of their own.
+// EntityConfig holds an entity's limits for a resource or, with DefaultResource,
+// for all resources without a config of their own.
 type EntityConfig struct{ Namespace, Entity, Resource string }
 
 // Key implements Item.
@@ -75,7 +75,7 @@ func (c EntityConfig) Valid() bool {
 	return ValidNamespaceID(c.Namespace) && validPart(c.Entity) && validPart(c.Resource)
 }
 
-// ResourceConfig holds the limits of all entities for one resource.
+// ResourceConfig holds the limits of all entities for a resource.
 type ResourceConfig struct{ Namespace, Resource string }
 
 // Key implements Item.
@@ -103,9 +103,9 @@ func (c SystemConfig) Indexes() Indexes {
 // Valid implements Item.
 func (c SystemConfig) Valid() bool { return ValidNamespaceID(c.Namespace) }
 
-// Usage is the snapshot of what an entity used of a resource in one window,
-// such as "hourly". Start is the window's first moment in a form that sorts by
-// time. The window is in the key: hourly and daily of midnight are two items.
+// Usage is the snapshot of an entity's usage of a resource in a window, such as
+// "hourly". Start is the window's first moment in a form that sorts by time. The
+// key contains the window, since an hourly and a daily window both start at midnight.
 type Usage struct{ Namespace, Entity, Resource, Window, Start string }
 
 // Key implements Item.
@@ -137,10 +137,10 @@ func (v Version) Indexes() Indexes { return listed(v.Namespace, v.Key(), "VERSIO
 // Valid implements Item.
 func (v Version) Valid() bool { return validNamespace(v.Namespace) }
 
-// Audit is one audit event. ID is the entity it is about, or [AuditSystem], or
+// Audit is an audit event. ID is the entity that changed, or [AuditSystem], or
 // [AuditResource] of a resource; in the registry, [AuditNamespace] of a namespace
-// or [AuditLeaseKeys]. AtMs is when, in Unix milliseconds; Sequence
-// tells the events of one namespace apart and puts them in order.
+// or [AuditLeaseKeys]. AtMs is the time of the change, in Unix milliseconds.
+// Sequence identifies and orders the events within a namespace.
 type Audit struct {
 	Namespace, ID  string
 	AtMs, Sequence int64
@@ -163,9 +163,9 @@ func (a Audit) Key() Key {
 	return Key{auditPK(a.Namespace, a.ID), "#AUDIT#" + a.moment()}
 }
 
-// Indexes implements Item. GSI1 lists the events of a namespace in their order,
-// the registry's too: they all pass through one [AuditSeq], so that they are few
-// enough for one partition.
+// Indexes implements Item. GSI1 lists the events of a namespace in order, including
+// the registry's. A single partition suffices: every event of a namespace
+// increments the same [AuditSeq] item, which keeps events few.
 func (a Audit) Indexes() Indexes {
 	in := listed(a.Namespace, a.Key(), "AUDIT#"+a.ID+"#"+a.moment())
 	in.GSI1 = &Key{auditPK(a.Namespace, ""), "AUDIT#" + a.moment()}
@@ -266,8 +266,8 @@ func capacityPK(namespace, resource, part string) string {
 	return namespace + "/RESOURCE#" + resource + "#" + part
 }
 
-// listed is GSI4 alone, which never lists what the registry holds: it cannot
-// be purged.
+// listed returns the indexes of an item that only GSI4 lists. GSI4 never lists the
+// registry's items, since the registry cannot be purged.
 func listed(namespace string, table Key, sk string) Indexes {
 	if namespace == Registry {
 		return Indexes{}

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// Registry is the namespace of what belongs to no tenant.
+	// Registry is the namespace of items that belong to no tenant.
 	Registry = "_"
 
 	// DefaultResource is the resource name under which an entity's config for
@@ -33,14 +33,14 @@ const (
 	namespaceID = 11  // characters: 8 bytes in base64 without padding
 )
 
-// Key is the primary key of an item, or of its row in one index.
+// Key is the primary key of an item, or of its row in an index.
 type Key struct{ PK, SK string }
 
 // Indexes holds the keys of an item in the indexes. Nil: the index does not
 // list the item.
 type Indexes struct{ GSI1, GSI2, GSI3, GSI4 *Key }
 
-// Item is one of the kinds of item below, and nothing else.
+// Item is implemented by the kinds of items of this package only.
 type Item interface {
 	// Key is where the item is. It is meaningful only if the item is valid.
 	Key() Key
@@ -59,8 +59,8 @@ func NewNamespaceID(r io.Reader) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(b[:]), nil
 }
 
-// ValidNamespaceID says whether id is one that NewNamespaceID can make. The
-// registry's is not.
+// ValidNamespaceID reports whether id has the form of an id from NewNamespaceID.
+// The registry's id does not.
 func ValidNamespaceID(id string) bool {
 	if len(id) != namespaceID {
 		return false
@@ -119,15 +119,15 @@ func spread(s string) string {
 	return strconv.FormatUint(h%Spread, 10)
 }
 
-// everything is the GSI4 key of an item: its place among all that the namespace
-// holds, the kind first, so that a purge or a listing can ask for one kind.
+// everything returns the GSI4 key of an item. Its sort key starts with the kind, so
+// that a purge or a listing can select the items of a single kind in a namespace.
 func everything(namespace string, table Key, sk string) *Key {
 	return &Key{PK: namespace + "#" + spread(table.PK), SK: sk}
 }
 
-// OverrideResource names the bucket of requests that bring their own limits
-// for a resource; fingerprint is that of those limits. A user cannot type the
-// name, because no resource contains '~'.
+// OverrideResource names the bucket of requests that supply their own limits
+// for a resource; fingerprint is the fingerprint of these limits. Users cannot
+// enter the name, because a resource's name never contains '~'.
 func OverrideResource(resource, fingerprint string) string {
 	return resource + "~" + fingerprint
 }

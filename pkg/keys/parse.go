@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// Parse gives the typed value of a table key, as one of the kinds of [Item]. It
-// fails for every key that is not exactly that of a valid item.
+// Parse returns the typed value of a table key, as a kind of [Item]. It fails
+// unless the key is exactly the key of a valid item.
 func Parse(k Key) (Item, error) {
 	item := parse(k)
-	// Comparing the key again refuses what is not written in the one form, such
-	// as a shard "07".
+	// Comparing the rebuilt key refuses keys in a non-canonical form, such as a
+	// shard "07".
 	if item == nil || !item.Valid() || item.Key() != k {
 		return nil, fmt.Errorf("PK %.300q SK %.300q is the key of no Tidegate item", k.PK, k.SK)
 	}

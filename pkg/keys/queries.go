@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// Query is one partition of the table or of an index, and which of its sort
-// keys are asked for: those that begin with SKPrefix and, if SKTo is set, are
-// from SKFrom to SKTo, both included.
+// Query selects rows of a single partition of the table or of an index by their
+// sort keys: the rows that begin with SKPrefix and, if SKTo is set, lie between
+// SKFrom and SKTo, both included.
 type Query struct{ PK, SKPrefix, SKFrom, SKTo string }
 
-// Lists reports whether a row of the table or index is one of those asked for.
+// Lists reports whether the query selects a row of the table or index.
 func (q Query) Lists(row Key) bool {
 	return row.PK == q.PK && strings.HasPrefix(row.SK, q.SKPrefix) &&
 		(q.SKTo == "" || q.SKFrom <= row.SK && row.SK <= q.SKTo)
@@ -43,9 +43,9 @@ func UsageBetween(q Query, from, to string) Query {
 	return q
 }
 
-// UsageOfOverrides finds the usage snapshots of what an entity spent of a
-// resource under limits that requests brought themselves (see
-// [OverrideResource]), of all windows.
+// UsageOfOverrides selects the usage snapshots, of all windows, of an entity's
+// spends from a resource under limits that requests supplied themselves (see
+// [OverrideResource]).
 func UsageOfOverrides(namespace, entity, resource string) Query {
 	return Query{PK: entityPK(namespace, entity), SKPrefix: "#USAGE#" + OverrideResource(resource, "")}
 }
@@ -57,8 +57,8 @@ func AuditOf(namespace, id string) Query {
 }
 
 // AuditBetween narrows AuditOf or AuditEvents to the times fromMs to toMs, in
-// Unix milliseconds, both included; what lies beyond the times of audit events
-// is cut off.
+// Unix milliseconds, both included. Bounds outside the range of audit times are
+// clamped to that range.
 func AuditBetween(q Query, fromMs, toMs int64) Query {
 	q.SKFrom = q.SKPrefix + auditMoment(min(max(fromMs, 0), maxAuditMs))
 	q.SKTo = q.SKPrefix + auditMoment(min(max(toMs, 0), maxAuditMs)) + "$" // '$' is behind '#'
@@ -87,7 +87,7 @@ func ResolveConfigs(namespace, entity, resource string) [4]Key {
 
 // Queries of the indexes.
 
-// ChildrenOf finds, in GSI1, the entities whose parent this is.
+// ChildrenOf selects, in GSI1, the entities with the given parent.
 func ChildrenOf(namespace, parent string) Query {
 	return Query{PK: parentPK(namespace, parent), SKPrefix: "CHILD#"}
 }
@@ -135,8 +135,8 @@ func PurgePartitions(namespace string) [Spread]string {
 	return pks
 }
 
-// What the sort keys of one kind begin with in every one of PurgePartitions:
-// it lists that kind across a namespace.
+// Prefixes of sort keys that select a kind of item in each of PurgePartitions, and
+// so list that kind across a namespace.
 const (
 	Configs         = "CONFIG#"
 	EntityConfigs   = "CONFIG#ENTITY#"

@@ -37,6 +37,9 @@
 //   - The router tells the replier of an acquire the outcome, and the shell replies.
 //   - All rooms share the node's env: store, clock, worker pool, nonces, metrics and log.
 //
+// Package lease issues and settles leases, and reaches buckets through this package. The
+// control plane is handed in: see [Control].
+//
 // # Words
 //
 //   - A request is a message. It is answered exactly once.

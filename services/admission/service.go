@@ -207,7 +207,7 @@ func (s *Service) Run(ctx context.Context) error {
 func (s *Service) prepare(ctx context.Context) error {
 	if s.control != nil {
 		if err := s.control.Check(ctx); err != nil {
-			return fmt.Errorf("admission: %w", err)
+			return err
 		}
 	}
 	var err error

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 )
 
-// Cut is what becomes of a connection when a batch of JetStream is committed.
+// Cut is the fate of a connection when a batch of JetStream is committed.
 type Cut uint8
 
 // The kinds of cuts.
@@ -19,15 +19,16 @@ const (
 	CutAfter     // it breaks after: the batch arrives, its answer does not
 )
 
-// Cuts is a way to NATS, a custom dialer, that now and then breaks just before a
-// batch of JetStream is committed, or just after, so that nobody learns of it.
+// Cuts is a custom dialer for NATS. Its connections break from time to time, just
+// before or just after the commit of a JetStream batch, so the client does not learn
+// the result.
 type Cuts struct {
 	mu    sync.Mutex
 	next  func() Cut // called under mu
 	count atomic.Int64
 }
 
-// NewCuts is a way that breaks at one batch of ten.
+// NewCuts returns a dialer whose connections break at a tenth of the batches.
 func NewCuts(random *rand.Rand) *Cuts {
 	return CutsBy(func() Cut {
 		switch random.IntN(20) {
@@ -40,16 +41,16 @@ func NewCuts(random *rand.Rand) *Cuts {
 	})
 }
 
-// CutsBy is a way that breaks at the batches that next says, which is not called
-// concurrently.
+// CutsBy returns a dialer whose connections break as next decides for each batch. Calls
+// of next are not concurrent.
 func CutsBy(next func() Cut) *Cuts { return &Cuts{next: next} }
 
-// Count is how often it broke.
+// Count returns the number of broken connections.
 func (c *Cuts) Count() int64 { return c.count.Load() }
 
 // Dial connects.
 func (c *Cuts) Dial(network, address string) (net.Conn, error) {
-	conn, err := (&net.Dialer{}).DialContext(context.Background(), network, address) // nats.go gives none
+	conn, err := (&net.Dialer{}).DialContext(context.Background(), network, address) // nats.go passes no context
 	if err != nil {
 		return nil, err
 	}

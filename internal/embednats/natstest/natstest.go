@@ -1,10 +1,10 @@
-// Package natstest gives a test a NATS server of its own: the real one, with
-// JetStream, on a free port of this machine.
+// Package natstest gives a test its own NATS server: the real server, with JetStream,
+// on a free port of this machine.
 //
 //	s := natstest.Start(t)
 //	nc := s.Connect(t)
 //	s.Stop()     // an outage
-//	s.Restart(t) // which ends; nc finds back by itself
+//	s.Restart(t) // the end of the outage; nc reconnects by itself
 package natstest
 
 import (
@@ -18,13 +18,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// patience is for a machine that is busy with other tests. Nothing takes so long
-// that works.
+// patience is the timeout on a machine that is busy with other tests. Every operation
+// that works takes less.
 const patience = time.Minute
 
 // Server is a NATS server of a test.
 type Server struct {
-	*server.Server // the one that runs, or ran last
+	*server.Server // the current server, or the last
 
 	options *server.Options
 }
@@ -35,9 +35,8 @@ func Start(tb testing.TB) *Server {
 	return StartWith(tb, &server.Options{JetStream: true})
 }
 
-// StartWith is Start with options of the test's own, but for where the server
-// listens. It keeps its files in StoreDir, or in a directory of the
-// test where that is empty.
+// StartWith runs a server with the test's options, except for the address. If StoreDir
+// is empty, the server keeps its files in t.TempDir().
 func StartWith(tb testing.TB, o *server.Options) *Server {
 	tb.Helper()
 	o = o.Clone()
@@ -54,14 +53,14 @@ func StartWith(tb testing.TB, o *server.Options) *Server {
 
 func (s *Server) run(tb testing.TB) {
 	tb.Helper()
-	ns, err := server.NewServer(s.options.Clone()) // it writes to what it is given
+	ns, err := server.NewServer(s.options.Clone()) // NewServer writes to its options
 	require.NoError(tb, err)
 	s.Server = ns
 	s.Start()
 	require.True(tb, s.ReadyForConnections(patience), "the NATS server does not accept connections")
 }
 
-// Stop ends the server as a signal would, and returns when its files are at rest.
+// Stop ends the server like a signal, and returns when it no longer writes its files.
 func (s *Server) Stop() {
 	if s.Server == nil { // its options are refused
 		return
@@ -70,15 +69,15 @@ func (s *Server) Stop() {
 	s.WaitForShutdown()
 }
 
-// Restart runs a new server where the last one was, with the files it had.
+// Restart runs a new server at the same address, with the same files.
 func (s *Server) Restart(tb testing.TB) {
 	tb.Helper()
 	s.Stop()
 	s.run(tb)
 }
 
-// Connect is a connection that comes back at once after an outage, and ends with
-// the test.
+// Connect returns a connection that reconnects immediately after an outage. It is
+// closed when the test ends.
 func (s *Server) Connect(tb testing.TB, options ...nats.Option) *nats.Conn {
 	tb.Helper()
 	options = append([]nats.Option{nats.Timeout(patience), nats.MaxReconnects(-1), nats.ReconnectWait(10 * time.Millisecond), nats.ReconnectBufSize(-1)}, options...)
@@ -88,8 +87,7 @@ func (s *Server) Connect(tb testing.TB, options ...nats.Option) *nats.Conn {
 	return nc
 }
 
-// Drained waits until every message of a stream was acknowledged by all of its
-// consumers.
+// Drained waits until all consumers of a stream have acknowledged all of its messages.
 func Drained(tb testing.TB, stream jetstream.Stream) {
 	tb.Helper()
 	require.Eventually(tb, func() bool {
