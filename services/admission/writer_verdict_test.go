@@ -143,7 +143,7 @@ func TestAWriterRecordsLoadAndDebt(t *testing.T) {
 	require.Equal(t, verdictCommit, l.do(t, operation{settle: true, amounts: rpmAmount(1)}).verdict)
 	require.Equal(t, 2, l.countedWrites)
 	last := l.items[len(l.items)-1]
-	require.Less(t, last.Find("rpm").Window(last.Shard(), l.now(t)).Balance(last.Find("rpm").Drawn), int64(0), "the router sees the debt")
+	require.Negative(t, last.Find("rpm").Window(last.Shard(), l.now(t)).Balance(last.Find("rpm").Drawn), "the router sees the debt")
 }
 
 func (l loneWriter) now(t *testing.T) (now bucket.Instant) {
