@@ -95,7 +95,7 @@ type LimitsResolveReply struct {
 
 // check fails unless the request names a level and limits.
 func (q *LimitsSetRequest) check() error {
-	if err := q.LimitsTarget.Check(); err != nil {
+	if err := q.Check(); err != nil {
 		return err
 	}
 	if q.Limits == nil {
@@ -109,7 +109,7 @@ func (q *LimitsListRequest) check() error {
 	if q.LimitsTarget == (LimitsTarget{}) {
 		return nil
 	}
-	return q.LimitsTarget.Check()
+	return q.Check()
 }
 
 // DecodeConfigChange reads the payload of a broadcast on ConfigSubject.

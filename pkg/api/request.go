@@ -174,6 +174,7 @@ func (d *decoding) value(dec *jsontext.Decoder, into any) error {
 		return d.limits(dec, v.Addr().Interface().(*[]Limit))
 	case reflect.Map:
 		return d.metadata(dec, v.Addr().Interface().(*map[string]string))
+	default: // the library's own decoder
 	}
 	return errors.ErrUnsupported
 }
@@ -196,6 +197,7 @@ func (d *decoding) kind(dec *jsontext.Decoder, k reflect.Kind) error {
 		want, is = "a number", next == '0'
 	case reflect.Bool:
 		want, is = "a boolean", next == 't' || next == 'f'
+	default: // requests have no other kinds
 	}
 	if is {
 		return nil
@@ -226,8 +228,9 @@ func kindName(k jsontext.Kind) string {
 		return "a number"
 	case 'n':
 		return "null"
+	default:
+		return "a boolean"
 	}
-	return "a boolean"
 }
 
 // str reads a string.
