@@ -17,8 +17,8 @@ const treeReads = 5
 
 // holding is the stored state of an entity.
 type holding struct {
-	own      [2]*table.Config // the entity's level for the resource, and that for all; nil for none
-	shards   shards.Tree      // none: the bucket is gone, or all of it is damaged
+	own      [2]*table.Config // the entity's level for the resource, and its level for all resources; nil if not stored
+	shards   shards.Tree      // empty: the bucket was deleted, or all of it is damaged
 	damaged  bool             // an item cannot be decoded
 	changing bool             // the shards are no whole tree
 }
@@ -90,7 +90,7 @@ func (p *capacityPage) readTrees(ctx context.Context) error {
 			if h.damaged || h.shards.Whole() {
 				continue
 			}
-			count := bucket.MaxShards // what was read is of several moments: anything may be there
+			count := bucket.MaxShards // the shards were read at different moments, so any shard may exist
 			if first := h.shards.Find(0); n == 0 && first != nil {
 				count = max(first.Want, first.Level)
 			}

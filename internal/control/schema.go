@@ -43,11 +43,11 @@ type Written struct {
 	Name    string  `json:"name"`
 	Schema  int64   `json:"schema"` // 0: no record
 	Verdict Verdict `json:"verdict"`
-	Fix     string  `json:"fix,omitempty"` // what to do about it
+	Fix     string  `json:"fix,omitempty"` // instruction for the operator
 }
 
-// judge sets the verdict, and what to do about it; mark tells how to mend a table where
-// there is no record.
+// judge sets the verdict and the fix; mark is the fix for a table without a version
+// record.
 func (w *Written) judge(mark string) {
 	switch w.Verdict = JudgeSchema(w.Schema, table.SchemaVersion); w.Verdict {
 	case NeedsMigration:
@@ -66,7 +66,7 @@ type SchemaReport struct {
 	Release    int64         `json:"release_schema"`
 	Faults     []table.Fault `json:"faults"`
 	Namespaces int           `json:"namespaces"` // how many were looked at
-	Misfits    []Written     `json:"misfits"`    // those of them that are not compatible
+	Misfits    []Written     `json:"misfits"`    // the namespaces that are not compatible
 }
 
 // Compatible reports whether this release can use the table as it is.
@@ -120,7 +120,7 @@ func RefuseSchema(ctx context.Context, client *dynamodb.Client, name string) err
 // MarkSchema writes the table's version record, unless it exists.
 func MarkSchema(ctx context.Context, client *dynamodb.Client, name string) error {
 	_, err := client.PutItem(ctx, table.CreateVersionInput(name, keys.Version{Namespace: keys.Registry}))
-	if err != nil && store.OutcomeOf(err) != store.Refused { // there is one
+	if err != nil && store.OutcomeOf(err) != store.Refused { // refused: the record exists
 		return fmt.Errorf("mark the table %s with its schema: %w", name, err)
 	}
 	return nil

@@ -9,9 +9,9 @@ import (
 	tidegate "github.com/tidegate/tidegate/pkg/client"
 )
 
-// Replay plays an LLM trace. Each row is one request: it reserves one of the
-// limit rpm and, of the limit tpm, its prompt and an estimate of its answer;
-// when the answer would be complete, it adjusts to what that really was.
+// Replay plays an LLM trace. Each row is a request: it reserves 1 of the limit rpm
+// and, of the limit tpm, its prompt and an estimate of its answer; when the answer
+// would be complete, it adjusts the reservation to the actual number of tokens.
 type Replay struct {
 	Target
 	Trace []Row // row i is a request of entity i modulo their number
@@ -72,7 +72,7 @@ func (p *Replay) scaled(d time.Duration) time.Duration {
 	return time.Duration(float64(d) / p.Speed)
 }
 
-// one plays one row. Interrupted, it cuts the generation short and settles.
+// one plays a single row. If interrupted, it cuts the generation short and settles.
 func (p *Replay) one(ctx context.Context, r *run, entity int, row Row, due time.Duration, late bool) {
 	defer r.finished()
 	reserved := row.Context + p.Estimate
@@ -83,7 +83,7 @@ func (p *Replay) one(ctx context.Context, r *run, entity int, row Row, due time.
 		return
 	}
 	generation := time.Duration(float64(row.Generated) / p.TokensPerSecond * float64(time.Second))
-	_ = sleep(ctx, p.scaled(generation)) // interrupted or not, what was spent is settled
+	_ = sleep(ctx, p.scaled(generation)) // interrupted or not, the reservation is settled
 	s := settlement{reserved: reserved, cost: row.Context + row.Generated}
 	delta := s.cost - s.reserved
 	if delta == 0 {

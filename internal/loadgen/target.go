@@ -15,12 +15,12 @@ import (
 	tidegate "github.com/tidegate/tidegate/pkg/client"
 )
 
-// Target is what a run puts load on, and how it is watched.
+// Target is the system under load, with the endpoints to observe it.
 type Target struct {
-	// Clients are on connections of their own, and take turns. At least one.
+	// Clients have separate connections and take turns. It must not be empty.
 	Clients  []*tidegate.Client
 	Resource string
-	Entities []string // at least one, each once
+	Entities []string // unique, not empty
 
 	// Metrics are the URLs of the admission nodes' metrics. Without all of them
 	// the report says that cost was not measured.
@@ -31,7 +31,7 @@ type Target struct {
 
 	// Now is the clock. It must be monotonic, as time.Now is.
 	Now func() time.Time
-	// Finished, if any, counts the requests that are done, for who watches.
+	// Finished, if not nil, counts completed requests, for a progress display.
 	Finished *atomic.Int64
 }
 
@@ -47,7 +47,7 @@ func Entities(prefix string, n int) []string {
 const (
 	// adminWorkers is how many requests about limits are under way at once.
 	adminWorkers = 32
-	// closing bounds what is done after a run that was interrupted.
+	// closing bounds the work after an interrupted run.
 	closing = 10 * time.Second
 )
 
@@ -62,8 +62,8 @@ func (t *Target) check() error {
 }
 
 // SetLimits sets the limits of the target's resource. It returns once all nodes
-// go by them, which takes a second if they are new: a node may go by what it
-// knows for so long.
+// apply them. For new limits this takes a second, because a node may use its cached
+// limits for so long.
 func (t *Target) SetLimits(ctx context.Context, limits []api.Limit) error {
 	admin := t.Clients[0].Admin()
 	level := api.LimitsTarget{Resource: t.Resource}
