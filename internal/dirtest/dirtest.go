@@ -1,5 +1,6 @@
-// Package dirtest gives a test a directory in memory, where there is one: what a test
-// forces to the disk then takes no time. What it tests is the same.
+// Package dirtest gives a test an in-memory directory if the machine has memory-backed
+// storage, so that forcing files to the disk takes no time. The tested code paths are
+// the same.
 package dirtest
 
 import (
@@ -17,8 +18,8 @@ const (
 	enough = 1 << 30
 )
 
-// New returns an empty directory that is removed when the test ends: in memory, or, where
-// there is none or little room, where t.TempDir is.
+// New returns an empty directory that is removed when the test ends. It is in memory
+// or, if memory-backed storage is missing or has little room, below os.TempDir.
 func New(tb testing.TB) string {
 	tb.Helper()
 	dir, err := os.MkdirTemp(Parent(), "tidegate-test-")

@@ -2,27 +2,27 @@
 //
 // # Words
 //
-//   - The directory is where JetStream keeps its files, with a file LOCK beside
-//     them that one process at a time holds.
-//   - A fatal is what the server says instead of starting. It is made to end a
-//     process of its own; here it becomes the error of Start.
+//   - The directory holds JetStream's files and a file LOCK, which at most a single
+//     process locks at a time.
+//   - A fatal is the server's message about a failed start. In a process of its own,
+//     the server would exit with it; here it becomes the error of Start.
 //
-// # Who reaches it
+// # Connections
 //
 //	this process ── InProcess() ── a pipe, no socket ──┐
 //	                                                   ├─▶ server ──▶ directory
 //	other processes ── URL() ── Listen, TCP ───────────┘
 //
-// # What it keeps
+// # Durability
 //
-// What was acknowledged survives the death of the process and a loss of power: it is
-// forced to the disk before.
+// The server forces data to the disk before it acknowledges it, so that acknowledged
+// data survives the death of the process and a loss of power.
 //
 // # An example
 //
 //	s, err := embednats.Start(ctx, embednats.Options{Dir: "tidegate-data/nats", Log: log})
 //	if err != nil {
-//		return err // *ListenError, *InUseError and *DirError say what to change
+//		return err // *ListenError, *InUseError and *DirError name the correction
 //	}
 //	defer s.Shutdown()
 //	nc, err := nats.Connect(s.URL(), s.InProcess())

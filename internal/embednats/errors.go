@@ -12,7 +12,7 @@ type ListenError struct {
 	Err    error
 }
 
-// Error says what to do about it.
+// Error describes the cause and the correction.
 func (e *ListenError) Error() string {
 	if errors.Is(e.Err, syscall.EADDRINUSE) {
 		return fmt.Sprintf("NATS cannot listen on %s: something else does, maybe another `tidegate up`; stop it, or give another address with --nats-listen (port 0 takes a free one)", e.Listen)
@@ -27,10 +27,10 @@ func (e *ListenError) Unwrap() error { return e.Err }
 // another.
 type InUseError struct {
 	Dir string
-	PID string // of who has it; empty when it did not say
+	PID string // of the process that holds the lock; empty if unknown
 }
 
-// Error says what to do about it.
+// Error describes the cause and the correction.
 func (e *InUseError) Error() string {
 	holder := "another process"
 	if e.PID != "" {
@@ -45,7 +45,7 @@ type DirError struct {
 	Err error
 }
 
-// Error says what to do about it.
+// Error describes the cause and the correction.
 func (e *DirError) Error() string {
 	return fmt.Sprintf("the directory %s cannot be used: %v; give one that can be written with --dir", e.Dir, e.Err)
 }

@@ -38,8 +38,8 @@ func lockDir(dir string) (*os.File, error) {
 	return file, nil
 }
 
-// claim locks the file and leaves this process's id in it, for the message that
-// whoever comes next gets.
+// claim locks the file and writes this process's id to it, for the error message of
+// the next process that tries to lock it.
 func claim(file *os.File, dir string) error {
 	switch err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {
 	case errors.Is(err, syscall.EWOULDBLOCK):

@@ -6,9 +6,8 @@ import (
 	"log/slog"
 )
 
-// serverLog passes on what the server says. Its notices, a page of them at each
-// start, are for debugging. It also catches the fatal that keeps it from
-// starting.
+// serverLog forwards the server's log. The server's notices, a page of them at each
+// start, get the level debug. serverLog also captures the fatal that prevents a start.
 type serverLog struct {
 	log   *slog.Logger
 	fatal chan error // holds the first
@@ -18,7 +17,7 @@ func newServerLog(log *slog.Logger) *serverLog {
 	return &serverLog{log: log, fatal: make(chan error, 1)}
 }
 
-// say writes one line. The server hands down no context.
+// say logs a line. The server passes no context.
 func (l *serverLog) say(level slog.Level, format string, args []any) {
 	ctx := context.Background()
 	if l.log.Enabled(ctx, level) {
@@ -46,7 +45,7 @@ func (l *serverLog) Fatalf(format string, args ...any) {
 	}
 }
 
-// fatalError is what the server says before it would end its process.
+// fatalError is the server's last message before it would exit its process.
 type fatalError struct {
 	line  string
 	cause error

@@ -29,7 +29,7 @@ const (
 // Options say how a server is to run. Zero values mean the defaults.
 type Options struct {
 	Dir          string        // where JetStream keeps its files; required, made if it is not there
-	Listen       string        // host:port; port 0 takes a free one. Default DefaultListen
+	Listen       string        // host:port; port 0 selects a free port. Default DefaultListen
 	Name         string        // of the server, as clients see it. Default tidegate
 	MaxPayload   int32         // of a message, in bytes. Default 1 MiB, the server's own
 	ReadyTimeout time.Duration // how long Start waits. Default 30 s
@@ -94,8 +94,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// splitListen reads host:port. To the server 0 is the default port and
-// RANDOM_PORT a free one; to everyone else 0 is a free one.
+// splitListen parses host:port. It translates port 0, which selects a free port by
+// convention but the default port in the server's options, to RANDOM_PORT.
 func splitListen(listen string) (host string, port int, err error) {
 	host, text, err := net.SplitHostPort(listen)
 	if err != nil {

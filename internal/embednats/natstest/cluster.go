@@ -15,7 +15,7 @@ import (
 func StartCluster(tb testing.TB) []*Server {
 	tb.Helper()
 	var routes []string
-	var held []net.Listener // of ports that nobody takes until their server starts
+	var held []net.Listener // reserve the ports until their servers start
 	for range 3 {
 		var free net.ListenConfig
 		l, err := free.Listen(tb.Context(), "tcp", "127.0.0.1:0")

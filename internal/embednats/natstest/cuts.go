@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 )
 
-// Cut is what becomes of a connection when a batch of JetStream is committed.
+// Cut is the fate of a connection at the commit of a JetStream batch.
 type Cut uint8
 
 // The kinds of cuts.
@@ -19,15 +19,15 @@ const (
 	CutAfter     // it breaks after: the batch arrives, its answer does not
 )
 
-// Cuts is a way to NATS, a custom dialer, that now and then breaks just before a
-// batch of JetStream is committed, or just after, so that nobody learns of it.
+// Cuts is a custom dialer for NATS. Its connections sometimes break just before the
+// commit of a JetStream batch, or just after, so that the client gets no answer.
 type Cuts struct {
 	mu    sync.Mutex
 	next  func() Cut // called under mu
 	count atomic.Int64
 }
 
-// NewCuts is a way that breaks at one batch of ten.
+// NewCuts returns a dialer whose connections break at 10 % of the batches, at random.
 func NewCuts(random *rand.Rand) *Cuts {
 	return CutsBy(func() Cut {
 		switch random.IntN(20) {
@@ -39,8 +39,8 @@ func NewCuts(random *rand.Rand) *Cuts {
 		return NoCut
 	})
 }
-
-// CutsBy is a way that breaks at the batches that next says, which is not called
+// CutsBy returns a dialer that calls next for each batch to decide its cut. Calls of
+// next are never concurrent.
 // concurrently.
 func CutsBy(next func() Cut) *Cuts { return &Cuts{next: next} }
 
@@ -49,7 +49,7 @@ func (c *Cuts) Count() int64 { return c.count.Load() }
 
 // Dial connects.
 func (c *Cuts) Dial(network, address string) (net.Conn, error) {
-	conn, err := (&net.Dialer{}).DialContext(context.Background(), network, address) // nats.go gives none
+	conn, err := (&net.Dialer{}).DialContext(context.Background(), network, address) // nats.go passes no context
 	if err != nil {
 		return nil, err
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Moment is a copy of what a server had on disk while it ran, as a loss of power
-// would have left it.
+// Moment is a copy of a running server's files, in the state that a loss of power
+// would have left.
 type Moment struct{ dir string }
 
 // Moment copies the server's files. The server may be at work.
@@ -67,7 +67,7 @@ func (s *Server) PutBack(tb testing.TB, stream string, messages, consumers *Mome
 	require.NoError(tb, os.RemoveAll(filepath.Dir(newer)))
 }
 
-// streamsOf is where the streams of the one account are.
+// streamsOf returns the folder of the streams of the default account.
 func streamsOf(dir string) string { return filepath.Join(dir, "jetstream", "$G", "streams") }
 
 // copyTree copies a folder. Files that vanish while it is copied were of no use any
@@ -109,8 +109,8 @@ func copyFile(to, from string) (err error) {
 	return err
 }
 
-// Aside runs another server on the files of this one, which is stopped, where its
-// clients do not find it.
+// Aside runs a second server on the files of this server, which must be stopped. The
+// second server has another port, so that clients of this server do not find it.
 func (s *Server) Aside(tb testing.TB, do func(*nats.Conn)) {
 	tb.Helper()
 	o := s.options.Clone()

@@ -1,10 +1,10 @@
-// Package natstest gives a test a NATS server of its own: the real one, with
-// JetStream, on a free port of this machine.
+// Package natstest starts a real NATS server for a test, with JetStream, on a free
+// port of this machine.
 //
 //	s := natstest.Start(t)
 //	nc := s.Connect(t)
-//	s.Stop()     // an outage
-//	s.Restart(t) // which ends; nc finds back by itself
+//	s.Stop()     // an outage begins
+//	s.Restart(t) // the outage ends; nc reconnects by itself
 package natstest
 
 import (
@@ -24,7 +24,7 @@ const patience = time.Minute
 
 // Server is a NATS server of a test.
 type Server struct {
-	*server.Server // the one that runs, or ran last
+	*server.Server // the current or last server
 
 	options *server.Options
 }
@@ -53,7 +53,7 @@ func StartWith(tb testing.TB, o *server.Options) *Server {
 
 func (s *Server) run(tb testing.TB) {
 	tb.Helper()
-	ns, err := server.NewServer(s.options.Clone()) // it writes to what it is given
+	ns, err := server.NewServer(s.options.Clone()) // the server modifies its options
 	require.NoError(tb, err)
 	s.Server = ns
 	s.Start()
@@ -69,7 +69,7 @@ func (s *Server) Stop() {
 	s.WaitForShutdown()
 }
 
-// Restart runs a new server where the last one was, with the files it had.
+// Restart runs a new server at the same address, with the same files.
 func (s *Server) Restart(tb testing.TB) {
 	tb.Helper()
 	s.Stop()
