@@ -15,8 +15,8 @@ type Cut uint8
 // The kinds of cuts.
 const (
 	NoCut    Cut = iota
-	CutFirst     // it breaks before: the batch does not arrive whole
-	CutAfter     // it breaks after: the batch arrives, its answer does not
+	CutFirst     // the connection breaks before the commit: the batch does not arrive whole
+	CutAfter     // the connection breaks after the commit: the batch arrives, its answer does not
 )
 
 // Cuts is a custom dialer for NATS. Its connections sometimes break just before the
@@ -39,12 +39,12 @@ func NewCuts(random *rand.Rand) *Cuts {
 		return NoCut
 	})
 }
+
 // CutsBy returns a dialer that calls next for each batch to decide its cut. Calls of
 // next are never concurrent.
-// concurrently.
 func CutsBy(next func() Cut) *Cuts { return &Cuts{next: next} }
 
-// Count is how often it broke.
+// Count returns the number of broken connections.
 func (c *Cuts) Count() int64 { return c.count.Load() }
 
 // Dial connects.
