@@ -116,7 +116,7 @@ func DecodeStatus(payload []byte) (StatusRequest, error) {
 	case q.Entity == "":
 		err = missing("entity")
 	case q.Consume != nil && q.Resource == "":
-		err = Errorf(CodeMissingField, "resource", "consume is asked of one resource: name it")
+		err = Errorf(CodeMissingField, "resource", "consume needs a resource: name it")
 	}
 	if err != nil {
 		return StatusRequest{}, err

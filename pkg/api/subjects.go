@@ -230,7 +230,7 @@ func ParseTime(value string) (at time.Time, ok bool) {
 func parseMs(header, value string) (int64, error) {
 	for i := range len(value) {
 		if value[i] < '0' || value[i] > '9' {
-			return 0, Errorf(CodeInvalidTimeout, header, "%s is no whole number of milliseconds", shown(value))
+			return 0, Errorf(CodeInvalidTimeout, header, "%s is not a whole number of milliseconds", shown(value))
 		}
 	}
 	ms, _ := strconv.ParseInt(value, 10, 64) // for digits, the only error is out of range; ms is then the largest int64
