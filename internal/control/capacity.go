@@ -35,8 +35,8 @@ type Capacity struct {
 	now    func() (bucket.Instant, error)
 }
 
-// NewCapacity returns a store on a table. Balances are as of the moment that
-// now tells, which may fail while the time is not known.
+// NewCapacity returns a store on a table. Balances are as of now, which
+// fails while the store's time is unknown.
 func NewCapacity(client *dynamodb.Client, tableName string, now func() (bucket.Instant, error)) *Capacity {
 	return &Capacity{client: client, table: tableName, now: now}
 }
@@ -133,8 +133,8 @@ func (p *capacityPage) add(now bucket.Instant) {
 	}
 }
 
-// capacities is how limits stand on the shards of a bucket, each moved to the
-// limits' settings as a sync would move it.
+// capacities returns the limits' capacities and balances over the shards of a bucket,
+// with each shard converted to the limits' settings as a sync would.
 func capacities(settings []bucket.Limit, tree shards.Tree, now bucket.Instant) []api.LimitCapacity {
 	standing := make([]api.LimitCapacity, len(settings))
 	for i, l := range settings {

@@ -10,7 +10,7 @@ import (
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-// treeReads is how often the shards of a bucket are read until they are a whole
+// treeReads is the maximum number of reads of a bucket's shards until they are a whole
 // tree. Splits and merges are transactions, and a bucket has few of them in a
 // minute.
 const treeReads = 5
@@ -64,7 +64,7 @@ func (p *capacityPage) readConfigs(ctx context.Context) error {
 	return nil
 }
 
-// place puts a level where it belongs.
+// place assigns a level to its entity or to the shared levels.
 func (p *capacityPage) place(c *table.Config) {
 	switch key := c.Key.(type) {
 	case keys.EntityConfig:

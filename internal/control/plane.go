@@ -32,8 +32,8 @@ type Options struct {
 	// Archive holds audit events that have left the table; nil if no archive is
 	// configured. The plane does not close it.
 	Archive *archive.Archive
-	// TrustRequestInfo says that callers cannot write the header that names them,
-	// because they all come through service imports of NATS.
+	// TrustRequestInfo states that callers cannot forge the header that identifies
+	// them, because all callers come through service imports of NATS.
 	TrustRequestInfo bool
 }
 

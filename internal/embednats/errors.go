@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// ListenError says that the address cannot be listened on.
+// ListenError reports that the server cannot listen on the address.
 type ListenError struct {
 	Listen string // as asked for
 	Err    error
@@ -23,7 +23,7 @@ func (e *ListenError) Error() string {
 // Unwrap returns the cause.
 func (e *ListenError) Unwrap() error { return e.Err }
 
-// InUseError says that another server has the directory, in this process or in
+// InUseError reports that another server uses the directory, in this process or in
 // another.
 type InUseError struct {
 	Dir string
@@ -39,7 +39,7 @@ func (e *InUseError) Error() string {
 	return fmt.Sprintf("the directory %s is in use by %s; stop that, or give another directory with --dir", e.Dir, holder)
 }
 
-// DirError says that the directory cannot be made or written.
+// DirError reports that the directory cannot be created or written.
 type DirError struct {
 	Dir string
 	Err error

@@ -41,7 +41,7 @@ func (l *serverLog) Fatalf(format string, args ...any) {
 	}
 	select {
 	case l.fatal <- fatal:
-	default: // the first says it all
+	default: // the first fatal is the cause
 	}
 }
 

@@ -15,20 +15,20 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// DefaultListen is where the server listens unless told otherwise: the usual
-// port, reachable from this machine only.
+// DefaultListen is the default listen address: NATS's usual port, reachable from this
+// machine only.
 const DefaultListen = "127.0.0.1:4222"
 
 const (
 	defaultName         = "tidegate"
-	defaultReadyTimeout = 30 * time.Second // a directory with much in it takes a while
+	defaultReadyTimeout = 30 * time.Second // a directory with much data takes long to read
 	readyPoll           = 50 * time.Millisecond
 	maxPort             = 1<<16 - 1
 )
 
-// Options say how a server is to run. Zero values mean the defaults.
+// Options holds the settings of a server. Zero values mean the defaults.
 type Options struct {
-	Dir          string        // where JetStream keeps its files; required, made if it is not there
+	Dir          string        // JetStream's directory; required, created if missing
 	Listen       string        // host:port; port 0 selects a free port. Default DefaultListen
 	Name         string        // of the server, as clients see it. Default tidegate
 	MaxPayload   int32         // of a message, in bytes. Default 1 MiB, the server's own
@@ -73,7 +73,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	s := &Server{server: ns, lock: lock}
 	log := newServerLog(o.Log)
 	ns.SetLoggerV2(log, false, false, false)
-	ns.Start() // returns once the directory is read; the listener comes up beside it
+	ns.Start() // returns after it has read the directory; the listener starts in the background
 	if err := s.waitReady(ctx, log, o); err != nil {
 		s.Shutdown()
 		return nil, err
@@ -111,8 +111,8 @@ func splitListen(listen string) (host string, port int, err error) {
 	return host, port, nil
 }
 
-// waitReady waits until the server listens, says why it does not, or time is
-// over. The server offers no signal, only a look.
+// waitReady waits until the server listens, and fails if the server reports a fatal,
+// ctx ends or the time is over. It polls, because the server sends no signal.
 func (s *Server) waitReady(ctx context.Context, log *serverLog, o Options) error {
 	late := time.NewTimer(o.ReadyTimeout)
 	defer late.Stop()
@@ -132,8 +132,8 @@ func (s *Server) waitReady(ctx context.Context, log *serverLog, o Options) error
 	}
 }
 
-// explain turns the server's last words into an error of use. With these
-// options there are two reasons not to start: the address and the directory.
+// explain converts the server's fatal to an error that names the correction. With
+// these options, a start fails for two reasons: the address and the directory.
 func explain(fatal error, o Options) error {
 	var network *net.OpError
 	if errors.As(fatal, &network) {
@@ -142,7 +142,7 @@ func explain(fatal error, o Options) error {
 	return &DirError{Dir: o.Dir, Err: fatal}
 }
 
-// URL is where other processes reach the server.
+// URL returns the address at which other processes reach the server.
 func (s *Server) URL() string { return s.server.ClientURL() }
 
 // InProcess makes a client in this process reach the server without a socket;
@@ -168,6 +168,6 @@ func (s *Server) Shutdown() {
 	s.once.Do(func() {
 		s.server.Shutdown()
 		s.server.WaitForShutdown()
-		_ = s.lock.Close() // the lock goes with the descriptor, whatever Close says
+		_ = s.lock.Close() // closing the descriptor releases the lock, even if Close fails
 	})
 }

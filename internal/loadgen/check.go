@@ -22,7 +22,7 @@ type Entry struct {
 	// Admission is true for an acquire, which needs a sufficient balance. A
 	// settlement instead spends at any balance, or refunds.
 	Admission bool
-	// Amounts are whole tokens that were spent; negative ones were given back.
+	// Amounts are the spent tokens, in whole tokens; a negative amount is a refund.
 	Amounts api.Amounts
 }
 
@@ -37,12 +37,12 @@ type Violation struct {
 	Excess float64 `json:"excess_tokens"`
 }
 
-// milli is how many of the checker's units a token has; that of the system under
-// test is the same, but nothing here depends on it.
+// milli is the number of the checker's units in a token. The system under test has
+// the same unit, but the checker does not depend on it.
 const milli = 1000
 
-// resolution is how coarse the system's own moments are, so by how much a window
-// may be longer for it.
+// resolution is the resolution of the system's own clock, by which a window may be
+// longer for the system.
 const resolution = time.Millisecond
 
 // rounding is the maximum error of a computed refill, in millitokens, because both
@@ -180,7 +180,7 @@ func (s *sweep) last(moment int64) int {
 	return sort.Search(len(s.starts), func(i int) bool { return s.starts[i] > moment }) - 1
 }
 
-// refilled is how many millitokens the limit regains in so many microseconds.
+// refilled returns how many millitokens the limit regains in the given microseconds.
 func (s *sweep) refilled(micros int64) int64 {
 	hi, lo := bits.Mul64(uint64(micros), uint64(s.limit.RefillAmount)*milli)
 	quotient, _ := bits.Div64(hi, lo, uint64(s.limit.RefillPeriodSeconds)*1_000_000)

@@ -13,7 +13,7 @@ import (
 	tidegate "github.com/tidegate/tidegate/pkg/client"
 )
 
-// journal takes down every reply of a run. It keeps about 100 bytes for each
+// journal records every reply of a run. It keeps about 100 bytes for each
 // admission and settlement, and nothing for denials but their count.
 type journal struct {
 	mu      sync.Mutex
@@ -44,7 +44,7 @@ type request struct {
 	late                bool
 }
 
-// acquired takes down the reply to an acquire.
+// acquired records the reply to an acquire.
 func (j *journal) acquired(r request, lease *tidegate.Lease, err error) {
 	var denied *tidegate.DeniedError
 	j.mu.Lock()
@@ -77,7 +77,7 @@ type settlement struct {
 	reserved, cost int64 // tokens
 }
 
-// settledExactly takes down a request that needs no settling.
+// settledExactly records a request that needs no settling.
 func (j *journal) settledExactly(s settlement) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -86,7 +86,7 @@ func (j *journal) settledExactly(s settlement) {
 	j.settled += s.cost
 }
 
-// adjustedTo takes down the reply to an adjustment by r.amounts. If it failed,
+// adjustedTo records the reply to an adjustment by r.amounts. If it failed,
 // its effect is unknown.
 func (j *journal) adjustedTo(r request, s settlement, err error) {
 	j.mu.Lock()

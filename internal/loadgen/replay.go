@@ -15,15 +15,15 @@ import (
 type Replay struct {
 	Target
 	Trace []Row // row i is a request of entity i modulo their number
-	// Estimate is how many tokens of answer a request reserves.
+	// Estimate is the number of tokens that a request reserves for its answer.
 	Estimate int64
-	// Speed is how many times faster than the trace it is played; 0: as fast as
-	// InFlight lets it, and answers take no time.
+	// Speed is the factor by which the replay is faster than the trace; 0: as fast as
+	// InFlight permits, and answers take no time.
 	Speed float64
-	// TokensPerSecond is how fast answers are generated, before Speed.
+	// TokensPerSecond is the speed of generating answers, before Speed applies.
 	TokensPerSecond float64
-	// InFlight is how many requests are under way at most, their generation
-	// included.
+	// InFlight is the maximum number of concurrent requests, including their
+	// generation.
 	InFlight int
 }
 
@@ -33,8 +33,7 @@ const (
 	LimitTokens   = "tpm"
 )
 
-// Run plays the trace, or as much of it as there is time for until ctx ends, and
-// reports.
+// Run plays the trace until its end or the end of ctx, and reports.
 func (p *Replay) Run(ctx context.Context) (Report, error) {
 	switch {
 	case len(p.Trace) == 0:

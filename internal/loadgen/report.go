@@ -43,7 +43,7 @@ type Settlements struct {
 // Cost holds the run's cost to the store, from the nodes' metrics. It includes all
 // work of these nodes during the run, also for other callers.
 type Cost struct {
-	// NotMeasured says why there are no figures; empty: there are.
+	// NotMeasured is the reason for missing figures; empty if they were measured.
 	NotMeasured string  `json:"not_measured,omitempty"`
 	Writes      int64   `json:"writes"` // of buckets, refused ones included
 	Reads       int64   `json:"reads"`
@@ -54,12 +54,12 @@ type Cost struct {
 	UnitsPerAcquire  float64 `json:"wcu_per_acquire"`
 }
 
-// Verdict is whether any limit was exceeded, recomputed from the replies.
+// Verdict reports whether any limit was exceeded, recomputed from the replies.
 type Verdict struct {
-	// NotChecked says why nothing can be said; empty: all limits were checked.
+	// NotChecked is the reason for a missing verdict; empty if all limits were checked.
 	NotChecked string      `json:"not_checked,omitempty"`
-	Limits     int         `json:"limits"`     // limits of entities that were checked
-	Admissions int         `json:"admissions"` // that went into it
+	Limits     int         `json:"limits"`     // checked limits, over all entities
+	Admissions int         `json:"admissions"` // checked admissions
 	Violations []Violation `json:"violations"`
 }
 

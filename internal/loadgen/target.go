@@ -22,11 +22,11 @@ type Target struct {
 	Resource string
 	Entities []string // unique, not empty
 
-	// Metrics are the URLs of the admission nodes' metrics. Without all of them
-	// the report says that cost was not measured.
+	// Metrics lists the URLs of the admission nodes' metrics. If a URL fails, the
+	// report states that the cost was not measured.
 	Metrics []string
-	// ClockSkew is by how much the clocks of the system's nodes may differ; the
-	// check for exceeded limits allows for it.
+	// ClockSkew is the maximum difference between the clocks of the system's nodes;
+	// the check for exceeded limits allows for it.
 	ClockSkew time.Duration
 
 	// Now is the clock. It must be monotonic, as time.Now is.
@@ -45,7 +45,7 @@ func Entities(prefix string, n int) []string {
 }
 
 const (
-	// adminWorkers is how many requests about limits are under way at once.
+	// adminWorkers is the number of concurrent requests about limits.
 	adminWorkers = 32
 	// closing bounds the work after an interrupted run.
 	closing = 10 * time.Second
@@ -82,10 +82,10 @@ func (t *Target) SetLimits(ctx context.Context, limits []api.Limit) error {
 	return sleep(ctx, propagation)
 }
 
-// propagation is how long a node may still go by limits that were replaced.
+// propagation is the time for which a node may still apply replaced limits.
 const propagation = time.Second
 
-// limits reads which limits hold for each entity.
+// limits reads the limits that apply to each entity.
 func (t *Target) limits(ctx context.Context) ([][]api.Limit, error) {
 	all := make([][]api.Limit, len(t.Entities))
 	p := pool.New().WithMaxGoroutines(adminWorkers).WithContext(ctx).WithCancelOnError().WithFirstError()

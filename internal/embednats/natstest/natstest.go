@@ -35,8 +35,8 @@ func Start(tb testing.TB) *Server {
 	return StartWith(tb, &server.Options{JetStream: true})
 }
 
-// StartWith is Start with options of the test's own, but for where the server
-// listens. It keeps its files in StoreDir, or where t.TempDir is where that is empty.
+// StartWith is Start with the test's own options, except for the listen address. The
+// server stores its files in StoreDir or, if that is empty, in tb.TempDir.
 func StartWith(tb testing.TB, o *server.Options) *Server {
 	tb.Helper()
 	o = o.Clone()
