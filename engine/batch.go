@@ -4,16 +4,16 @@ import (
 	"github.com/tidegate/tidegate/engine/attr"
 )
 
-// How many items a batch may name.
+// Maximum numbers of items in a batch.
 const (
 	maxBatchKeys   = 100
 	maxBatchWrites = 25
 )
 
-// batchRead is what a BatchGetItem wants of one table.
+// batchRead is the part of a BatchGetItem for a table.
 type batchRead struct {
 	table string
-	raw   []byte // as it came, to be given back for what is not processed
+	raw   []byte // the table's part of the request, to return unprocessed keys
 	r     reading
 	keys  []attr.Item
 	reads []keyed
@@ -108,7 +108,8 @@ func (e *Engine) compileBatchRead(b *batchRead) error {
 	return nil
 }
 
-// runBatchRead reads until the reply is full; the keys left over go back.
+// runBatchRead reads until the reply is full, and returns the remaining keys as
+// unprocessed.
 func (e *Engine) runBatchRead(c *call, tables []*batchRead, capacity capacityMode) ([]byte, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -124,7 +125,7 @@ func (e *Engine) runBatchRead(c *call, tables []*batchRead, capacity capacityMod
 			}
 			size := found.bytes()
 			if size > left {
-				left = -1 // full: what follows goes back too
+				left = -1 // full: all later keys are unprocessed, too
 				over = append(over, b.keys[i])
 				continue
 			}
@@ -210,7 +211,7 @@ func (e *Engine) batchWriteItem(c *call) ([]byte, error) {
 	return o.end(), nil
 }
 
-// checkAllIndexes finds what an index would refuse before any item is written.
+// checkAllIndexes refuses items that an index would refuse, before any is written.
 func (e *Engine) checkAllIndexes(writes []*write) error {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -261,13 +262,13 @@ func decodeBatchWrites(table, raw []byte, into *[]*writeRequest) error {
 	})
 }
 
-// place is where one item is, whether it is there or not.
+// place is the location of an item, whether or not the item exists.
 type place struct {
 	table *table
 	key   string
 }
 
-// compileBatch compiles writes that must all concern different items.
+// compileBatch compiles writes, which must all write different items.
 func (e *Engine) compileBatch(requests []*writeRequest) ([]*write, error) {
 	writes := make([]*write, len(requests))
 	places := make([]place, len(requests))
@@ -281,7 +282,7 @@ func (e *Engine) compileBatch(requests []*writeRequest) ([]*write, error) {
 	return writes, distinct(places, "Provided list of item keys contains duplicates")
 }
 
-// distinct refuses places of which two are the same.
+// distinct refuses places that are not all different.
 func distinct(places []place, duplicate string) error {
 	seen := make(map[place]bool, len(places))
 	for _, at := range places {

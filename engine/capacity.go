@@ -11,23 +11,24 @@ const (
 	writeUnit = 1 << 10
 	readUnit  = 4 << 10
 
-	// maxItemSize is DynamoDB's largest item, names and values together.
+	// maxItemSize is the maximum size of an item, names and values together.
 	maxItemSize = 400 << 10
-	// maxPage is how many bytes one Query or Scan reads at most.
+	// maxPage is the maximum number of bytes that a Query or Scan reads.
 	maxPage = 1 << 20
-	// maxBatchRead is how many bytes one BatchGetItem returns at most.
+	// maxBatchRead is the maximum number of bytes that a BatchGetItem returns.
 	maxBatchRead = 16 << 20
-	// maxTransaction is how many bytes the items of one transaction have at most.
+	// maxTransaction is the maximum number of bytes of a transaction's items.
 	maxTransaction = 4 << 20
 )
 
-// units is a number of bytes in capacity units, rounded up; nothing at all
-// still costs one.
+// units converts a number of bytes to capacity units, rounded up; 0 bytes cost a
+// whole unit.
 func units(size, unit int) float64 {
 	return float64((max(size, 1) + unit - 1) / unit)
 }
 
-// readUnits is what reading size bytes costs: half where a stale answer will do.
+// readUnits returns the cost of reading size bytes; an eventually consistent read
+// costs half.
 func readUnits(size int, consistent bool) float64 {
 	n := units(size, readUnit)
 	if !consistent {
@@ -63,7 +64,7 @@ func decodeCapacityMode(raw []byte, into *capacityMode) error {
 	return nil
 }
 
-// charge is the capacity that one request used of one table.
+// charge is the capacity that a request used on a table.
 type charge struct {
 	table       string
 	read, write float64
@@ -94,8 +95,8 @@ func (c *charge) total() (read, write float64) {
 	return read, write
 }
 
-// bill is the capacity that one request used, table by table. A refused
-// condition is on the bill too, although DynamoDB's error does not show it.
+// bill is the capacity that a request used, by table. It includes the cost of a
+// failed condition, although DynamoDB's error does not show it.
 type bill struct {
 	charges []charge
 }
@@ -110,8 +111,8 @@ func (b *bill) of(table string) *charge {
 	return &b.charges[len(b.charges)-1]
 }
 
-// summary is the bill as the reply header has it: write units of tables, read
-// units, write units of indexes.
+// summary returns the bill in the format of the reply header: write units of tables,
+// read units, write units of indexes.
 func (b *bill) summary() string {
 	var read, write, index float64
 	for i := range b.charges {
@@ -131,7 +132,7 @@ func appendUnits(b []byte, n float64) []byte {
 	return strconv.AppendFloat(b, n, 'f', -1, 64)
 }
 
-// appendOne writes ConsumedCapacity where the operation names one table.
+// appendOne writes the ConsumedCapacity of an operation on a single table.
 func (b *bill) appendOne(o *object, mode capacityMode) {
 	if mode == capacityNone || len(b.charges) == 0 {
 		return
@@ -140,8 +141,8 @@ func (b *bill) appendOne(o *object, mode capacityMode) {
 	o.b = b.charges[0].appendJSON(o.b, mode, false)
 }
 
-// appendAll writes ConsumedCapacity where the operation may name many tables.
-// Transactions tell read and write units apart.
+// appendAll writes the ConsumedCapacity of an operation on several tables.
+// Transactions report read and write units separately.
 func (b *bill) appendAll(o *object, mode capacityMode, transaction bool) {
 	if mode == capacityNone {
 		return

@@ -10,25 +10,25 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 )
 
-// inProcessEndpoint is where the SDK believes an in-process engine to be. The
-// name is reserved, so a client that loses its transport reaches nobody.
+// inProcessEndpoint is the endpoint that the SDK uses for an in-process engine. The
+// name is reserved, so a client without its transport cannot reach any server.
 const inProcessEndpoint = "http://engine.invalid"
 
-// InProcess carries the SDK's requests to an engine in the same process, on
-// the caller's goroutine, without sockets. It serves both as the SDK's
-// HTTPClient and as an http.RoundTripper. Safe for concurrent use.
+// InProcess delivers the SDK's requests to an engine in the same process, on the
+// caller's goroutine, without sockets. It implements the SDK's HTTPClient and
+// http.RoundTripper. It is safe for concurrent use.
 type InProcess struct {
 	engine *Engine
 }
 
-// HTTPClient is the transport to this engine for clients in the same process.
+// HTTPClient returns the transport to this engine for clients in the same process.
 func (e *Engine) HTTPClient() *InProcess { return &InProcess{engine: e} }
 
-// Do is RoundTrip under the name that the SDK calls.
+// Do implements the SDK's HTTPClient like RoundTrip.
 func (p *InProcess) Do(req *http.Request) (*http.Response, error) { return p.RoundTrip(req) }
 
-// RoundTrip answers the request. A request whose context has ended is not
-// carried out; one that was begun is carried out to its end and answered.
+// RoundTrip executes the request and returns the reply. It does not start a request
+// whose context has ended, and it always completes a request that it has started.
 func (p *InProcess) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Body != nil {
 		defer func() { _ = req.Body.Close() }() // nothing was buffered that could be lost
@@ -56,12 +56,11 @@ func (p *InProcess) RoundTrip(req *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// Config is the SDK configuration that reaches an engine through client:
-// Engine.HTTPClient, perhaps with faults before it. It is built by hand because
-// config.LoadDefaultConfig refuses a custom client where AWS_CA_BUNDLE is set.
-// Requests go unsigned: nothing checks signatures here, and making them is a
-// third of the SDK's work. Services made from it need nothing else; the region
-// is the engine's.
+// Config returns an SDK configuration whose clients send their requests through
+// client: the engine's HTTPClient, or a fault transport in front of it. Config does
+// not use config.LoadDefaultConfig, which refuses a custom client if AWS_CA_BUNDLE is
+// set. Requests are not signed: the engine does not check signatures, and signing is a
+// third of the SDK's work. Region must be the engine's region.
 func Config(client aws.HTTPClient, region string) aws.Config {
 	return aws.Config{
 		Region:       region,

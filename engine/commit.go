@@ -6,19 +6,18 @@ import (
 	"github.com/tidegate/tidegate/engine/attr"
 )
 
-// Actor is who made a change.
+// Actor is the originator of a change.
 type Actor uint8
 
 const (
 	// Client is a request.
 	Client Actor = iota
-	// TimeToLive is the engine itself, deleting an expired item.
+	// TimeToLive is the engine, which deletes an expired item.
 	TimeToLive
 )
 
-// Change is one item before and after one write. It is what the change stream
-// shows and what durability is made of. A write that leaves its item as it was
-// is no Change.
+// Change is an item before and after a write. Change streams and the journal consist
+// of Changes. A write that does not change its item makes no Change.
 type Change struct {
 	Table    string
 	Old      attr.Item // nil: the item was absent
@@ -29,11 +28,11 @@ type Change struct {
 	schema   *keySchema
 	key      string       // storage key
 	size     int          // of both images, bytes
-	stream   *stream      // of the table; nil: it has none
-	shard    *streamShard // that shows it; nil: none does
+	stream   *stream      // of the table; nil: the table has no stream
+	shard    *streamShard // that has the change; nil: no stream shows it
 }
 
-// Keys is the primary key of the changed item.
+// Keys returns the primary key of the changed item.
 func (c *Change) Keys() attr.Item {
 	if c.New != nil {
 		return c.schema.of(c.New)
@@ -41,21 +40,21 @@ func (c *Change) Keys() attr.Item {
 	return c.schema.of(c.Old)
 }
 
-// Commit is the changes of one atomic write, in order: one change, or all
-// those of a transaction, which may be none.
+// Commit holds the changes of an atomic write, in order: the change of a single
+// write, or all changes of a transaction, which may be empty.
 type Commit struct {
 	Changes []Change
-	// Token and Digest are a transaction's ClientRequestToken and the digest of
-	// what the token stands for; Token is empty outside transactions.
+	// Token and Digest are a transaction's ClientRequestToken and the digest of its
+	// actions; Token is empty outside transactions.
 	Token  string
 	Digest [32]byte
 	at     time.Time
 	rolls  []roll // of stream shards, before the changes
 }
 
-// image is an item at one moment. It never changes, so whoever has read it may
-// keep it, and two looks at one item saw the same exactly when they got the
-// same pointer. The nil image is that of an absent item.
+// image is an item at a moment. It never changes: readers may keep it, and two reads
+// of an item that return the same pointer have seen the same item. The nil image
+// stands for an absent item.
 type image struct {
 	item attr.Item
 	size int // bytes, as DynamoDB counts them
@@ -77,24 +76,25 @@ func (i *image) bytes() int {
 	return i.size
 }
 
-// row is the place of a stored item; tables and indexes share it.
+// row holds a stored item; the table and its indexes share it.
 type row struct {
 	now *image // not nil; guarded by Engine.mu
 }
 
-// mutation is a planned write of one item.
+// mutation is a planned write of an item.
 type mutation struct {
 	table         *table
 	key           string // storage key
-	before, after *image // what it was planned on, and what it makes of it
+	before, after *image // the item for which the write was planned, and the result
 }
 
-// commit is the only place where items change: it applies mutations to tables
-// and indexes, adds their price to the call's bill and hands the record to the
-// journal and the observer. factor is the price of writing an item, besides its
-// index entries: 1, or 2 in a transaction.
-// The caller holds mu for writing, and has seen under it that each item still is
-// as its mutation was planned on.
+// commit applies mutations to tables and indexes, adds their cost to the call's bill
+// and passes the record to the journal and the observer. No other code changes items.
+// factor multiplies the cost of writing an item, without its index entries: 1, or 2
+// in a transaction.
+//
+// The caller holds mu for writing, and has checked under it that no item has changed
+// since its mutation was planned.
 func (e *Engine) commit(by Actor, factor float64, request *call, c Commit, mutations ...mutation) {
 	c.at = e.now()
 	for i := range mutations {
@@ -123,8 +123,8 @@ func (e *Engine) commit(by Actor, factor float64, request *call, c Commit, mutat
 	}
 }
 
-// publish gives a commit to the streams and to the journal and returns its
-// position there. The caller holds mu for writing.
+// publish passes a commit to the streams and to the journal and returns its position
+// in the journal. The caller holds mu for writing.
 func (e *Engine) publish(c *Commit) uint64 {
 	s := e.streams
 	s.mu.Lock()

@@ -6,13 +6,13 @@ import (
 	"strconv"
 )
 
-// maxDepth bounds nested JSON, so that a hostile request cannot exhaust the
-// stack. DynamoDB documents nest at most 32 levels, each of two JSON objects.
+// maxDepth bounds the nesting of JSON, so that a hostile request cannot exhaust the
+// stack. DynamoDB documents nest at most 32 levels, with two JSON objects each.
 const maxDepth = 200
 
-// eachField calls visit with every field of the JSON object raw, in order.
-// The values are checked sub-slices of raw; null fields are left out, as
-// DynamoDB takes them for absent. Errors are SerializationExceptions.
+// eachField calls visit with every field of the JSON object raw, in order. The
+// values are checked sub-slices of raw. It skips null fields, which DynamoDB treats as
+// absent. Errors are SerializationExceptions.
 func eachField(raw []byte, visit func(name, value []byte) error) error {
 	s := scanner{src: raw}
 	s.space()
@@ -25,7 +25,7 @@ func eachField(raw []byte, visit func(name, value []byte) error) error {
 	return s.end()
 }
 
-// eachElement is eachField for the elements of a JSON array.
+// eachElement calls visit with every element of a JSON array, like eachField.
 func eachElement(raw []byte, visit func(value []byte) error) error {
 	s := scanner{src: raw}
 	s.space()
@@ -112,7 +112,7 @@ func excerpt(raw []byte) string {
 	return string(raw)
 }
 
-// scanner walks a JSON text and checks its form as it goes.
+// scanner walks a JSON text and checks its syntax.
 type scanner struct {
 	src []byte
 	at  int
@@ -137,7 +137,7 @@ func (s *scanner) take(c byte) bool {
 	return false
 }
 
-// end refuses what follows the value.
+// end refuses text behind the value.
 func (s *scanner) end() error {
 	if s.space(); s.at != len(s.src) {
 		return s.unexpected()
@@ -152,7 +152,7 @@ func (s *scanner) unexpected() error {
 	return serialization("unexpected character %q at byte %d", s.src[s.at], s.at)
 }
 
-// members walks an object after its opening brace.
+// members walks an object behind its opening brace.
 func (s *scanner) members(depth int, visit func(name, value []byte) error) error {
 	if s.space(); s.take('}') {
 		return nil
@@ -186,7 +186,7 @@ func (s *scanner) members(depth int, visit func(name, value []byte) error) error
 	}
 }
 
-// elements walks an array after its opening bracket.
+// elements walks an array behind its opening bracket.
 func (s *scanner) elements(depth int, visit func(value []byte) error) error {
 	if s.space(); s.take(']') {
 		return nil
@@ -211,7 +211,7 @@ func (s *scanner) elements(depth int, visit func(value []byte) error) error {
 	}
 }
 
-// skip passes over one value.
+// skip skips a value.
 func (s *scanner) skip(depth int) error {
 	if depth > maxDepth {
 		return serialization("JSON nested deeper than %d levels", maxDepth)
@@ -259,7 +259,7 @@ func (s *scanner) number() error {
 	return nil
 }
 
-// text passes over a string. Escapes are checked where the string is decoded.
+// text skips a string. Its escapes are checked when the string is decoded.
 func (s *scanner) text() error {
 	if !s.take('"') {
 		return s.unexpected()

@@ -1,6 +1,6 @@
-// Package engine is a DynamoDB-compatible engine in this process: the
-// store of a one-command start, the ground of fast tests, and the place where
-// faults come from. It is not the product: in production the store is DynamoDB.
+// Package engine is an embedded, durable, DynamoDB-compatible store. It serves a
+// single-process installation without AWS, fast tests, and the injection of faults
+// (package fault). In production, the store is DynamoDB.
 //
 //	*dynamodb.Client ── InProcess ─┐
 //	                               ├─▶ answer ─▶ decode ─▶ compile ─▶ ┌ plan ─▶ commit ┐ ─▶ encode
@@ -9,77 +9,101 @@
 //	                                             .go        table             │
 //	                                                                          ▼
 //	                                                Commit to Options.OnCommit, to the journal
-//	                                                of an engine made with Open, and to the
-//	                                                streams of tables that have one
+//	                                                of a durable engine, and to the streams of
+//	                                                tables with change streams
 //
-// A request is decoded and its expressions are compiled without a lock. Under
-// the engine's one lock a write is planned (condition, new image) and
-// committed: commit is the only place where items, indexes and capacity change,
-// and it makes the record that change streams and durability consume. Items are
-// never changed in place, so a reply is encoded after the lock is gone.
+// # Getting started
 //
-// An engine made with New is in memory only. One made with Open keeps every
-// commit and every change of a table's settings in a journal, and now and then a
-// snapshot of it all. No reply leaves before what it tells of is durable: writes
-// wait for their own record, outside of the lock and sharing one fsync; reads and
-// refusals for all records there are, which costs nothing when nobody writes.
-//
-// # Streams
-//
-// A table's change stream shows what commits have changed. It is no second copy:
-// the newest Changes stay in memory, and an engine on disk reads older ones back
-// from its journal, whose logs a snapshot removes only when no stream shows them.
-//
-//	commit ─▶ place: in which shard? one that is full or old closes and has children
-//	   │
-//	   ├─▶ journal:   one record: {… "rolls": […], "shards": […], "changes": […]}
-//	   │
-//	   └─▶ segments:  │ on disk │ on disk │ on disk │ in memory │ in memory ◀─ keep
-//	                   ◀─ trim                       ◀─ evict
-//	                   └──────────────── GetRecords ────────────────┘
-//
-// The record of a commit says which stream shards its changes are in and which it
-// closes, so after a restart or a crash a stream has the same shards and the same
-// sequence numbers, and an iterator, which is all in its text, goes on where it
-// was. A restart reads all logs: a damaged one is refused, though only a stream
-// needed it.
-//
-// Retention is by age and by bytes, in bunches (segments). Records in memory take
-// several times their size, which is why an engine in memory keeps few of them;
-// one on disk keeps 1 GiB of log, and in memory only what followers need. A write
-// pays for its stream what it takes to append a Change to a slice.
-//
-// Words:
-//
-//   - item: a map of attribute values; image: an item at one moment.
-//   - storage key: the key's values joined so that byte order is key order.
-//   - row: a stored item. Indexes point at the table's rows.
-//   - mutation: a planned write; Change: one that did change something;
-//     Commit: the Changes of one atomic write.
-//   - bill: the capacity units of one request, by DynamoDB's rules.
-//   - stream: what a table's changes were between two times of being switched on;
-//     label: the moment that names it.
-//   - sequence number: counts the changes of all tables; rises in each stream
-//     shard and for each item.
-//   - stream shard: the records of a range of keys from one sequence number to
-//     another. A closed one has one child or two: who reads parents before
-//     children sees each item's changes in order.
-//   - iterator: a place in a stream shard, good for 15 minutes.
-//   - retention: how long records stay; trimmed: no longer there.
-//   - segment: a run of changes that is read from the disk, and trimmed, at once;
-//     window: the segments that are in memory as well.
-//
-// Example:
+// [New] returns an engine in memory. Clients of the AWS SDK in the same process use
+// it without sockets:
 //
 //	engine := engine.New(engine.Options{Now: clock.Now})
 //	cfg := engine.Config(engine.HTTPClient(), "us-east-1")
 //	client, streams := dynamodb.NewFromConfig(cfg), dynamodbstreams.NewFromConfig(cfg)
 //
-// and to share it with other programs on this machine:
+// Other programs on the same machine use it over HTTP:
 //
 //	http.Serve(loopbackListener, engine)
 //
-// Left out, and refused by name: local secondary indexes, PartiQL, the legacy
-// parameters that expressions replaced, backups, global tables,
-// stream iterators by time.
+// The engine does not check signatures, so it must listen on loopback only.
+//
+// The owner calls [Engine.Expire] from time to time to delete expired items, and
+// [Engine.Register] to export metrics.
+//
+// # Requests
+//
+// The engine decodes a request and compiles its expressions without a lock. A single
+// lock per engine protects tables and items. Under it, a write is planned (condition,
+// new image) and committed. Only commit changes items, indexes and capacity; it also
+// makes the record for change streams and the journal. Items are immutable, so replies
+// are encoded after the lock is released.
+//
+// # Durability
+//
+// [Open] returns an engine that stores its tables in a directory. It writes every
+// commit and every change of a table's settings to a journal, and occasionally
+// replaces old logs by a snapshot of all tables. See package journal.
+//
+// A reply is sent only after all data it depends on is durable. A write waits for its
+// own record, outside the lock; concurrent writes share an fsync. Reads and refusals
+// wait for all existing records, which costs nothing while no write is under way.
+//
+// If the disk is full, the engine answers every request with InternalServerError and
+// retries every second; after any other disk failure, it must be opened again.
+// [Engine.Health] reports both failures, and [Engine.Failed] only the latter.
+//
+// # Change streams
+//
+// A change stream returns the changes of a table's items. The engine keeps no second
+// copy of them: the newest Changes stay in memory, and a durable engine reads older
+// Changes from its journal. A snapshot removes a log only after the streams no longer
+// need it.
+//
+//	commit ─▶ place: chooses the shard; a full or old shard closes and gets children
+//	   │
+//	   ├─▶ journal:   a record: {… "rolls": […], "shards": […], "changes": […]}
+//	   │
+//	   └─▶ segments:  │ on disk │ on disk │ on disk │ in memory │ in memory ◀─ keep
+//	                   ◀─ trim                       ◀─ evict
+//	                   └──────────────── GetRecords ────────────────┘
+//
+// The record of a commit names the stream shards of its changes and the shards that
+// it closes. So after a restart or a crash, a stream has the same shards and the same
+// sequence numbers. An iterator holds its whole state in its text, so it continues
+// where it was. A restart reads all logs, and fails if a log is damaged, even if only
+// a stream needs it.
+//
+// Retention is limited by age and by bytes, in units of segments. Records in memory
+// take several times their size, so an engine in memory keeps fewer of them. A durable
+// engine keeps 1 GiB of logs, and in memory only the newest records, for readers that
+// keep up. The cost of a stream for a write is appending a Change to a slice.
+//
+// # Terms
+//
+//   - item: a map of attribute values.
+//   - image: an item at a moment.
+//   - storage key: the values of a key, joined so that byte order is key order.
+//   - row: a stored item. Indexes point to the table's rows.
+//   - mutation: a planned write.
+//   - Change: a write that changed its item.
+//   - Commit: the Changes of an atomic write.
+//   - bill: the capacity units of a request, by DynamoDB's rules.
+//   - stream: the changes of a table between enabling and disabling its stream.
+//   - label: the time that identifies a stream.
+//   - sequence number: the number of a change, counted over all tables. It rises in
+//     each stream shard and for each item.
+//   - stream shard: the records of a range of keys in a range of sequence numbers. A
+//     closed shard has a child or two. A reader that reads parents before children
+//     sees the changes of each item in order.
+//   - iterator: a position in a stream shard, valid for 15 minutes.
+//   - retention: the time for which records are kept.
+//   - trimmed: removed because of the limits of age or bytes.
+//   - segment: a run of changes that is read from the disk, and trimmed, as a whole.
+//   - window: the segments that are also in memory.
+//
+// # Limitations
+//
+// The engine refuses these features of DynamoDB, with an error that names them: local
+// secondary indexes, PartiQL, the legacy parameters that expressions have replaced,
+// backups, global tables, and stream iterators by time.
 package engine

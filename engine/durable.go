@@ -10,57 +10,57 @@ import (
 	"github.com/tidegate/tidegate/engine/journal"
 )
 
-// defaultCutBytes is how much log a restart reads at most, about, where the
+// defaultCutBytes is the approximate maximum of log that a restart reads, if the
 // tables are smaller than that.
 const defaultCutBytes = 64 << 20
 
-// Durability says how an engine keeps its tables on disk.
+// Durability configures the storage of an engine on disk.
 type Durability struct {
-	// Dir is the directory of one engine. Required.
+	// Dir is the directory of a single engine. Required.
 	Dir string
-	// Sync is when commits are forced to the disk. Default: always, before
-	// their callers are answered; concurrent ones share it.
+	// Sync is the policy for forcing commits to the disk. Default: always, before
+	// their callers are answered; concurrent commits share an fsync.
 	Sync journal.Sync
-	// CutBytes is how large the log gets, in bytes, before a snapshot replaces
-	// it; it gets at least as large as the last snapshot. Default: 64 MiB.
+	// CutBytes is the size of the log at which a snapshot replaces it, but at least
+	// the size of the last snapshot. Default: 64 MiB.
 	CutBytes int64
-	// Log is told what was dropped at the start and which snapshots failed.
+	// Log receives reports of data dropped at the start and of failed snapshots.
 	// Default: slog.Default.
 	Log *slog.Logger
 
-	// Wrap, where set, is put around each log and snapshot that is written: where a
-	// test makes disks fail.
+	// Wrap, if set, wraps each log and snapshot that is written. Tests use it to
+	// make disks fail.
 	Wrap func(journal.File) journal.File
 }
 
-// storage is the durable side of an engine.
+// storage holds the state of a durable engine's storage.
 type storage struct {
 	journal *journal.Journal
 	log     *slog.Logger
 
 	cutBytes         int64
-	cutting          sync.Mutex   // one snapshot at a time
+	cutting          sync.Mutex   // serializes snapshots
 	snapshotBytes    atomic.Int64 // of the last snapshot
 	snapshotFailures atomic.Int64
-	cutDue           chan struct{} // holds at most one
+	cutDue           chan struct{} // has room for a single signal
 	stop             chan struct{}
 	stopOnce         sync.Once
 	keeper           sync.WaitGroup
 }
 
-// Open makes an engine of what is in a directory: every acknowledged write, the
-// tables' settings, the sequence and the idempotency tokens. Options.OnCommit
-// sees only what comes after. The owner calls Close.
+// Open returns an engine with the content of a directory: every acknowledged write,
+// the settings of the tables, the sequence number and the idempotency tokens.
+// Options.OnCommit receives only later commits. The owner calls Close.
 //
-// It returns journal.ErrInUse where another process has the directory, and a
-// *journal.DamageError, which names file and offset, or journal.ErrIncomplete where
+// Open returns journal.ErrInUse if another process has the directory. It returns a
+// *journal.DamageError, which names the file and offset, or journal.ErrIncomplete if
 // acknowledged writes would be missing.
 //
-// After a failed write to the disk every request is answered with
-// InternalServerError, reads too: what is in memory may be lost by then. A disk
-// without room is tried again every second: once what was not written is, the
-// engine serves again, and a write that was answered with InternalServerError is
-// there. Any other failure is final; see Failed.
+// After a failed write to the disk, the engine answers every request with
+// InternalServerError, including reads, because the items in memory may be lost. If
+// the disk is full, it retries every second. Once the pending records are written, it
+// serves again, and the writes that were answered with InternalServerError are
+// applied. Any other failure is final; see [Engine.Failed].
 func Open(o Options, d Durability) (*Engine, error) {
 	if d.CutBytes <= 0 {
 		d.CutBytes = defaultCutBytes
@@ -87,8 +87,8 @@ func Open(o Options, d Durability) (*Engine, error) {
 	return e, nil
 }
 
-// Close makes all writes safe and gives the directory back; requests that come
-// later are refused. An engine in memory has nothing to close.
+// Close makes all writes durable and releases the directory. It refuses later
+// requests. For an engine in memory, it does nothing.
 func (e *Engine) Close() error {
 	s := e.storage
 	if s == nil {
@@ -102,8 +102,8 @@ func (e *Engine) Close() error {
 	return nil
 }
 
-// record gives the journal a record and returns its position. The caller holds
-// mu for writing, which makes the journal's order that of the writes.
+// record appends a record to the journal and returns its position. The caller holds
+// mu for writing, so that the journal has the order of the writes.
 func (e *Engine) record(encode func([]byte) []byte) uint64 {
 	s := e.storage
 	if s == nil {
@@ -119,17 +119,17 @@ func (e *Engine) record(encode func([]byte) []byte) uint64 {
 	return position
 }
 
-// recordTable gives the journal a table's settings, its stream among them. The
-// caller holds mu for writing.
+// recordTable records a table's settings and its stream. The caller holds mu for
+// writing.
 func (e *Engine) recordTable(t *table) {
 	e.streams.mu.RLock()
 	defer e.streams.mu.RUnlock()
 	e.record(func(b []byte) []byte { return appendTable(b, t) })
 }
 
-// await returns when all that a reply may show is as safe as it gets: the
-// records up to a position, or with 0 all there are. So nobody is ever shown
-// what a crash can take back, and a write that builds on another is behind it.
+// await returns when all data that a reply may show is durable: the records up to a
+// position, or all existing records if position is 0. So a caller never sees data
+// that a crash can revert, and a write is durable only after the writes it builds on.
 func (e *Engine) await(position uint64) error {
 	if e.storage == nil {
 		return nil
@@ -141,8 +141,8 @@ func (e *Engine) await(position uint64) error {
 	return e.storage.failed(j.Wait(position))
 }
 
-// keep writes snapshots when they are due, and what found no room, until stop is
-// closed.
+// keep writes snapshots when they are due, and retries writes that found the disk
+// full, until stop is closed.
 func (e *Engine) keep() {
 	s := e.storage
 	retry := int64(0) // how large the log gets before the next attempt
@@ -153,7 +153,7 @@ func (e *Engine) keep() {
 		case <-s.stop:
 			return
 		case <-room.C:
-			_ = s.journal.Retry() // it is logged once, and told to all who ask
+			_ = s.journal.Retry() // it is logged once, and every request reports it
 			continue
 		case <-s.cutDue:
 		}
@@ -170,9 +170,10 @@ func (e *Engine) keep() {
 	}
 }
 
-// snapshot lets the journal cut its logs. Writes go on meanwhile: settings,
-// sequence and tokens are those of one moment, items that or later ones. The
-// log's records carry whole images, so restoring them again does no harm.
+// snapshot lets the journal cut its logs. Writes continue during a snapshot:
+// settings, sequence number and tokens are of a single moment, items of that moment
+// or later. The records of the log hold whole images, so restoring them twice is
+// harmless.
 func (e *Engine) snapshot() error {
 	e.storage.cutting.Lock()
 	defer e.storage.cutting.Unlock()
@@ -214,10 +215,10 @@ func (e *Engine) snapshot() error {
 	return err
 }
 
-// settings are a snapshot's entries besides tokens and items: those that come
-// first, and one for each table. keep is the first record that streams show: once
-// the snapshot says what they have lost, the logs before it may go. The caller
-// holds mu.
+// settings returns a snapshot's entries besides tokens and items: the entries at its
+// start, and an entry for each table. keep is the position of the first record that
+// streams need: once the snapshot records which changes the streams have lost, the
+// journal may remove the logs before it. The caller holds mu.
 func (e *Engine) settings(position uint64, tables *[]*table) (head, definitions [][]byte, keep uint64) {
 	s := e.streams
 	s.mu.RLock()
@@ -234,7 +235,7 @@ func (e *Engine) settings(position uint64, tables *[]*table) (head, definitions 
 	return head, definitions, s.needed(position + 1)
 }
 
-// snapshotItems puts a table's items, looking at one page under the lock.
+// snapshotItems puts the items of a table. It takes the lock for each page.
 func (e *Engine) snapshotItems(t *table, put func(entry []byte) error) error {
 	var buf []byte
 	for from, more := "", true; more; {
@@ -250,8 +251,8 @@ func (e *Engine) snapshotItems(t *table, put func(entry []byte) error) error {
 	return nil
 }
 
-// images returns a page of a table from a storage key on, and where the next
-// begins.
+// images returns a page of a table from a storage key on, and the start of the next
+// page.
 func (e *Engine) images(t *table, from string) (page []*image, next string, more bool) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()

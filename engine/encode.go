@@ -22,7 +22,7 @@ func appendText(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// appendList writes a JSON array of what appendOne writes of each element.
+// appendList writes a JSON array; appendOne writes each element.
 func appendList[T any](b []byte, list []T, appendOne func([]byte, T) []byte) []byte {
 	b = append(b, '[')
 	for i, v := range list {
@@ -36,7 +36,7 @@ func appendList[T any](b []byte, list []T, appendOne func([]byte, T) []byte) []b
 
 func appendItem(b []byte, item attr.Item) []byte { return item.AppendJSON(b) }
 
-// object writes the fields of one JSON object that may turn out empty.
+// object writes the fields of a JSON object, which may be empty.
 type object struct {
 	b    []byte
 	some bool
@@ -60,7 +60,7 @@ func (o *object) end() []byte {
 	return append(o.b, '}')
 }
 
-// mustJSON writes the plain structs of table descriptions, which always marshal.
+// mustJSON encodes the plain structs of table descriptions, which cannot fail.
 func mustJSON(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {

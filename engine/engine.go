@@ -10,23 +10,23 @@ import (
 
 // Options configure an engine.
 type Options struct {
-	// Now is the engine's clock: replies' Date, TTL, the life of idempotency
-	// tokens. Required.
+	// Now is the engine's clock, for the Date of replies, TTL and the lifetime of
+	// idempotency tokens. Required.
 	Now func() time.Time
-	// Region and Account stand in ARNs. Default: us-east-1 and 000000000000.
+	// Region and Account appear in ARNs. Default: us-east-1 and 000000000000.
 	Region, Account string
-	// OnCommit, where set, is given every write that changed something, in the
-	// order of Sequence, before its caller has the reply. It is called under the
-	// engine's lock: it must be quick, must not call the engine, and must not
-	// change what it is given.
+	// OnCommit, if set, receives every write that changed an item, in the order of
+	// Sequence, before the caller of the write gets its reply. The engine calls it
+	// under its lock: it must be quick, must not call the engine, and must not
+	// change the Commit.
 	OnCommit func(Commit)
-	// Streams are the change streams of tables that have them.
+	// Streams configures the change streams of tables.
 	Streams StreamOptions
 }
 
-// Engine is a DynamoDB-compatible store in memory, and on disk as well if it
-// was made with Open. It is safe for concurrent use. The zero Engine is not
-// usable: make one with New or Open.
+// Engine is a DynamoDB-compatible store in memory; an engine returned by Open is
+// also durable. It is safe for concurrent use. The zero Engine is not usable: call
+// New or Open.
 type Engine struct {
 	now             func() time.Time
 	region, account string
@@ -43,7 +43,7 @@ type Engine struct {
 	tokens   tokenMemory       // guarded by mu
 }
 
-// New makes an empty engine that is in memory only. It panics without a clock.
+// New returns an empty engine in memory. It panics without a clock.
 func New(o Options) *Engine { return newEngine(o, false) }
 
 func newEngine(o Options, onDisk bool) *Engine {
@@ -65,11 +65,11 @@ func newEngine(o Options, onDisk bool) *Engine {
 	}
 }
 
-// arnPrefix begins a table's ARN, in the partition that the engine's are in.
+// arnPrefix is the prefix of a table's ARN up to the region.
 const arnPrefix = "arn:aws:dynamodb:"
 
-// lookup finds a table by its name or its ARN. What is read of a table besides its name and keys is
-// guarded by mu.
+// lookup finds a table by its name or its ARN. The name and keys of a table are
+// immutable; mu guards all other fields.
 func (e *Engine) lookup(name string) (*table, error) {
 	if strings.HasPrefix(name, arnPrefix) {
 		own, ok := strings.CutPrefix(name, e.tableARN(""))

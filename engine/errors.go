@@ -9,14 +9,14 @@ import (
 	"github.com/tidegate/tidegate/engine/attr"
 )
 
-// Namespaces of DynamoDB's error types, as they stand before the # in __type.
+// Namespaces of DynamoDB's error types, which precede the # in __type.
 const (
 	spaceDynamoDB = "com.amazonaws.dynamodb.v20120810"
 	spaceValidate = "com.amazon.coral.validate"
 	spaceService  = "com.amazon.coral.service"
 )
 
-// Names of the error types the engine answers with.
+// Names of the error types that the engine returns.
 const (
 	typeValidation          = "ValidationException"
 	typeSerialization       = "SerializationException"
@@ -34,19 +34,19 @@ const (
 	typeExpiredIterator     = "ExpiredIteratorException"
 )
 
-// apiError is an answer that refuses a request, in DynamoDB's words.
+// apiError refuses a request, with DynamoDB's message.
 type apiError struct {
 	name    string
 	message string
 	item    attr.Item      // ConditionalCheckFailedException only: the item that refused
 	whole   bool           // it refuses a transaction as a whole, rather than being an action's reason to cancel
-	reasons []cancellation // TransactionCanceledException only: one for each action, in order
+	reasons []cancellation // TransactionCanceledException only: of each action, in order
 }
 
 func (e *apiError) Error() string { return e.name + ": " + e.message }
 
-// cancellation says why one action of a transaction did not pass; code "None"
-// says that it did.
+// cancellation is the reason why an action cancelled its transaction; the code "None"
+// means that it did not.
 type cancellation struct {
 	code, message string
 	item          attr.Item
@@ -72,7 +72,7 @@ func missing(field string) error {
 		"Member must not be null", field)
 }
 
-// unsupported refuses what DynamoDB has and this engine leaves out.
+// unsupported refuses a feature of DynamoDB that this engine does not have.
 func unsupported(what, instead string) error {
 	return validation("%s is not supported by this engine: %s", what, instead)
 }
@@ -100,8 +100,8 @@ func transactionCanceled(reasons []cancellation) error {
 	}
 }
 
-// asAPIError gives every error a type: those of the value and expression
-// packages say that the request is wrong.
+// asAPIError returns every error with a type: errors of the value and expression
+// packages become errors of the request.
 func asAPIError(err error) *apiError {
 	var known *apiError
 	if errors.As(err, &known) {
@@ -134,8 +134,8 @@ func (e *apiError) space() string {
 	return spaceDynamoDB
 }
 
-// appendJSON writes the error as a reply body. DynamoDB spells the message
-// field with a capital in the errors of transactions alone.
+// appendJSON writes the error as a reply body. DynamoDB spells the message field with
+// a capital only in the errors of transactions.
 func (e *apiError) appendJSON(b []byte) []byte {
 	b = append(b, `{"__type":"`...)
 	b = append(b, e.space()...)

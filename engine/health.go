@@ -9,11 +9,11 @@ import (
 	"github.com/tidegate/tidegate/engine/journal"
 )
 
-// retryEvery is how often an engine whose disk has no room tries again.
+// retryEvery is the interval between retries while the disk is full.
 const retryEvery = time.Second
 
-// Health returns nil while the engine serves, and otherwise why it does not. An
-// engine in memory always serves.
+// Health returns nil while the engine serves, and otherwise the reason why it does
+// not. An engine in memory always serves.
 func (e *Engine) Health() error {
 	if err := e.usable(); err != nil {
 		return errors.New(asAPIError(err).message)
@@ -30,8 +30,8 @@ func (e *Engine) usable() error {
 }
 
 // Failed returns a channel that is closed when the disk has failed for good: the
-// engine serves again only once it is opened again. A disk without room is no such
-// failure. The channel of an engine in memory is nil.
+// engine must be opened again. A full disk is no such failure. For an engine in
+// memory, the channel is nil.
 func (e *Engine) Failed() <-chan struct{} {
 	if e.storage == nil {
 		return nil
@@ -39,7 +39,7 @@ func (e *Engine) Failed() <-chan struct{} {
 	return e.storage.journal.Failed()
 }
 
-// failed says what an error of the journal means to callers.
+// failed converts an error of the journal into an error for callers.
 func (s *storage) failed(err error) error {
 	switch {
 	case err == nil:

@@ -9,7 +9,7 @@ import (
 	"github.com/tidegate/tidegate/engine/attr"
 )
 
-// projection says which attributes an index carries besides the keys.
+// projection selects the attributes that an index carries besides the keys.
 type projection uint8
 
 const (
@@ -18,9 +18,9 @@ const (
 	projectAll
 )
 
-// index is a global secondary index: sparse, always up to date. Its rows are
-// the table's rows under another key, so an entry costs a key and a pointer.
-// All of it is guarded by Engine.mu.
+// index is a global secondary index: sparse, and always up to date. Its rows are the
+// table's rows under another key, so an entry takes only a key and a pointer. Engine.mu
+// guards all of it.
 type index struct {
 	name    string
 	keys    keySchema
@@ -31,8 +31,8 @@ type index struct {
 	size int64 // bytes of all entries as projected
 }
 
-// storage is the place in the index of an item that it carries. The table key
-// at its end tells apart items of equal index keys.
+// storage returns the storage key of an item in the index. It ends with the table
+// key, which distinguishes items with equal index keys.
 func (x *index) storage(item attr.Item, tableKey string) string {
 	part := partitionPrefix(item[x.keys.part.name])
 	if x.keys.sort.name == "" {
@@ -41,8 +41,8 @@ func (x *index) storage(item attr.Item, tableKey string) string {
 	return part + escape(item[x.keys.sort.name].SortKey()) + valueEnd + tableKey
 }
 
-// carries reports whether the item has an entry: it has the index's keys, of
-// the right types. Items that were there before the index may have others.
+// carries reports whether the item has an entry in the index: it has the index's
+// keys, with the right types. Items older than the index may have other types.
 func (x *index) carries(item attr.Item) bool {
 	for _, p := range x.keys.parts() {
 		if v, ok := item[p.name]; !ok || v.Kind() != p.kind {
@@ -52,7 +52,7 @@ func (x *index) carries(item attr.Item) bool {
 	return true
 }
 
-// checkIndexes refuses an item that one of the indexes could not hold.
+// checkIndexes refuses an item that an index could not hold.
 func checkIndexes(indexes []*index, item attr.Item) error {
 	for _, x := range indexes {
 		if err := x.check(item); err != nil {
@@ -62,7 +62,7 @@ func checkIndexes(indexes []*index, item attr.Item) error {
 	return nil
 }
 
-// check refuses an item whose index keys are of the wrong type or empty.
+// check refuses an item whose index keys are empty or have the wrong type.
 func (x *index) check(item attr.Item) error {
 	for i, p := range x.keys.parts() {
 		v, ok := item[p.name]
@@ -95,7 +95,7 @@ func (x *index) shows(table *keySchema, name string) bool {
 	return x.project == projectAll || table.has(name) || x.keys.has(name) || slices.Contains(x.include, name)
 }
 
-// projected is what the index shows of an item.
+// projected returns the attributes of an item that the index carries.
 func (x *index) projected(table *keySchema, item attr.Item) attr.Item {
 	if x.project == projectAll {
 		return item
@@ -111,7 +111,7 @@ func (x *index) projected(table *keySchema, item attr.Item) attr.Item {
 	return out
 }
 
-// change is what a write does to one index.
+// change is the effect of a write on an index.
 type change struct {
 	index    *index
 	from, to string // places; empty: no entry
@@ -119,8 +119,8 @@ type change struct {
 	cost     float64
 }
 
-// plan compares the images of a written item. An index costs nothing unless
-// something that it shows has changed, and twice when the entry moves.
+// plan compares the images of a written item. An index costs nothing unless an
+// attribute that it carries has changed, and costs double if the entry moves.
 func (x *index) plan(t *table, tableKey string, before, after attr.Item) change {
 	c := change{index: x}
 	had, has := x.carries(before), x.carries(after)
@@ -150,7 +150,7 @@ func (x *index) plan(t *table, tableKey string, before, after attr.Item) change 
 	return c
 }
 
-// same reports whether two images of one item look alike in the index.
+// same reports whether two images of an item are equal in the index.
 func (x *index) same(before, after attr.Item) bool {
 	if x.project == projectAll {
 		return sameItem(before, after)

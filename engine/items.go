@@ -5,9 +5,9 @@ import (
 	"github.com/tidegate/tidegate/engine/expr"
 )
 
-// write is a request compiled against its table: all that can be said about
-// it without the stored item has been checked, and first what needs no table. Only
-// an action of a transaction may be unfit.
+// write is a request compiled against its table. All checks that do not need the
+// stored item have been made, first the checks that do not need the table. Only an
+// action of a transaction may be unfit.
 type write struct {
 	*writeRequest
 	into      *table
@@ -18,7 +18,7 @@ type write struct {
 	put       *image // of a put
 }
 
-// compile refuses what is wrong with a request alone or in a batch.
+// compile compiles a write outside a transaction, and refuses an unfit item.
 func (e *Engine) compile(r *writeRequest) (*write, error) {
 	w, err := e.compileAction(r)
 	if err == nil && w.unfit != nil {
@@ -27,8 +27,8 @@ func (e *Engine) compile(r *writeRequest) (*write, error) {
 	return w, err
 }
 
-// compileAction is compile for an action of a transaction: there an item that does
-// not fit the table's key is a reason of cancellation.
+// compileAction compiles an action of a transaction. An item that does not fit the
+// table's key makes the write unfit, which cancels the transaction.
 func (e *Engine) compileAction(r *writeRequest) (*write, error) {
 	w := &write{writeRequest: r}
 	if err := w.parse(&e.parser); err != nil {
@@ -47,7 +47,7 @@ func (e *Engine) compileAction(r *writeRequest) (*write, error) {
 	return w, w.place()
 }
 
-// place finds where the item goes, and refuses what can never be there.
+// place sets the storage key of the item, and refuses an item that cannot be stored.
 func (w *write) place() error {
 	keys := &w.into.keys
 	if w.update != nil {
@@ -85,13 +85,13 @@ func (w *write) parse(p *expr.Parser) error {
 	return env.Unused()
 }
 
-// planned is a write decided against the stored item.
+// planned is a write with its effect on the stored item.
 type planned struct {
 	mutation
-	update *expr.Update // nil: the write is not an update, or one of nothing
+	update *expr.Update // nil: the write is not an update, or an update without an expression
 }
 
-// plan decides the write against what was found of the item. It needs no lock:
+// plan computes the effect of the write on the found item. It needs no lock, because
 // images do not change.
 func (w *write) plan(found *image, indexes []*index) (planned, error) {
 	p := planned{mutation: mutation{table: w.into, key: w.key, before: found}, update: w.update}
@@ -131,8 +131,8 @@ func (w *write) refusedBy(found *image) error {
 	return conditionFailed(nil)
 }
 
-// planUpdate applies the update to the item, or to its bare key where there is
-// none: an update creates what it does not find, unless it does nothing but remove.
+// planUpdate applies the update to the item, or to its bare key if the item is absent:
+// an update creates an absent item, unless it only removes attributes.
 func (w *write) planUpdate(p *planned) (err error) {
 	after := p.before.attributes()
 	if after == nil {
@@ -152,10 +152,10 @@ func (w *write) planUpdate(p *planned) (err error) {
 	return nil
 }
 
-// writeOne plans and commits one write. It plans without the lock, and again
-// under it where the item has changed meanwhile: so the lock is held for the
-// shortest time, yet a much written item makes progress. A refused write costs
-// as much as writing the item that refused it.
+// writeOne plans and commits a write. It plans without the lock, and again under the
+// lock if the item has changed since. So it holds the lock for the shortest time, and
+// writes of a hot item still make progress. A refused write costs as much as writing
+// the stored item.
 func (e *Engine) writeOne(c *call, w *write) (planned, error) {
 	found, indexes, err := e.look(w)
 	if err != nil {
@@ -219,7 +219,7 @@ func (e *Engine) write(c *call, kind writeKind) ([]byte, error) {
 	return o.end(), nil
 }
 
-// returned is what ReturnValues asks for.
+// returned returns the attributes that ReturnValues asks for.
 func (p *planned) returned(want returnValues) attr.Item {
 	switch want {
 	case returnAllOld:
@@ -235,7 +235,7 @@ func (p *planned) returned(want returnValues) attr.Item {
 	return nil
 }
 
-// written is the parts of an image that the update names.
+// written returns the parts of an image that the update names.
 func (p *planned) written(i *image) attr.Item {
 	if p.update == nil {
 		return nil

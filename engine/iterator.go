@@ -8,12 +8,11 @@ import (
 	"time"
 )
 
-// iteratorLife is how long DynamoDB honours a shard iterator.
+// iteratorLife is the lifetime of a shard iterator in DynamoDB.
 const iteratorLife = 15 * time.Minute
 
-// iterator is a place in a stream shard. It is all in its text, so one that was
-// given out before a restart is as good after it, and one used twice shows the
-// same again.
+// iterator is a position in a stream shard. Its text holds its whole state: it stays
+// valid after a restart, and using it twice returns the same records.
 type iterator struct {
 	arn   string
 	Shard string
@@ -88,7 +87,7 @@ func (e *Engine) getShardIterator(c *call) ([]byte, error) {
 	return mustJSON(map[string]string{"ShardIterator": i.String()}), nil
 }
 
-// sequence checks the type and the sequence number that it wants.
+// sequence checks the type of the iterator and the sequence number it requires.
 func (in *shardIteratorInput) sequence() (uint64, error) {
 	switch in.ShardIteratorType {
 	case "TRIM_HORIZON", "LATEST":
@@ -108,8 +107,8 @@ func (in *shardIteratorInput) sequence() (uint64, error) {
 		"TRIM_HORIZON, LATEST, AT_SEQUENCE_NUMBER, AFTER_SEQUENCE_NUMBER")
 }
 
-// begin is the least sequence number that an iterator of a type shows. Only what
-// would miss a record is refused: the record that one wants to read behind may
+// begin returns the first sequence number that an iterator of a type shows. It fails
+// only if a record would be missing; for AFTER_SEQUENCE_NUMBER, the named record may
 // be gone.
 func (s *streamShard) begin(kind string, sequence uint64) (uint64, error) {
 	switch kind {
@@ -127,7 +126,7 @@ func (s *streamShard) begin(kind string, sequence uint64) (uint64, error) {
 	return sequence, s.checkTrimmed(sequence)
 }
 
-// checkTrimmed refuses to show a part of a shard of which records are gone.
+// checkTrimmed refuses a position in a shard if records behind it are gone.
 func (s *streamShard) checkTrimmed(next uint64) error {
 	if next <= s.trimmed {
 		return trimmed()

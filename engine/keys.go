@@ -7,20 +7,20 @@ import (
 	"github.com/tidegate/tidegate/engine/expr"
 )
 
-// DynamoDB's longest key values, in bytes.
+// DynamoDB's maximum sizes of key values, in bytes.
 const (
 	maxPartitionKey = 2048
 	maxSortKey      = 1024
 )
 
-// keyPart is one attribute of a key.
+// keyPart is an attribute of a key.
 type keyPart struct {
 	name string
 	kind attr.Kind // S, N or B
 }
 
-// keySchema is the key of a table or an index; without a sort key, sort.name
-// is empty.
+// keySchema is the key of a table or an index. Without a sort key, sort.name is
+// empty.
 type keySchema struct {
 	part, sort keyPart
 }
@@ -36,7 +36,7 @@ func (k *keySchema) has(name string) bool {
 	return name == k.part.name || k.sort.name != "" && name == k.sort.name
 }
 
-// copyInto puts the key attributes of item into dst.
+// copyInto copies the key attributes of item into dst.
 func (k *keySchema) copyInto(dst, item attr.Item) {
 	for _, p := range k.parts() {
 		if v, ok := item[p.name]; ok {
@@ -45,15 +45,15 @@ func (k *keySchema) copyInto(dst, item attr.Item) {
 	}
 }
 
-// of is the key of an item, as an item of its own.
+// of returns the key of an item, as a separate item.
 func (k *keySchema) of(item attr.Item) attr.Item {
 	key := make(attr.Item, 2)
 	k.copyInto(key, item)
 	return key
 }
 
-// storage is the place of an item in its table: a string whose byte order is
-// DynamoDB's key order. The item has been checked.
+// storage returns the storage key of an item in its table: a string whose byte order
+// is DynamoDB's key order. The item has been checked.
 func (k *keySchema) storage(item attr.Item) string {
 	s := partitionPrefix(item[k.part.name])
 	if k.sort.name != "" {
@@ -62,9 +62,9 @@ func (k *keySchema) storage(item attr.Item) string {
 	return s
 }
 
-// Storage keys join the values of a key in an order-preserving way: a zero
-// byte inside a value becomes zero, 0xff; zero, one ends the value. So a value
-// sorts before each longer one that begins with it.
+// Storage keys join the values of a key and preserve their order. A zero byte inside
+// a value becomes 0x00 0xff, and 0x00 0x01 ends the value. So a value sorts before
+// each longer value that begins with it.
 const (
 	valueEnd = "\x00\x01"
 	afterEnd = "\x00\x02" // behind every key that has this value, before any longer value
@@ -79,8 +79,8 @@ func escape(s string) string {
 
 func partitionPrefix(v attr.Value) string { return escape(v.SortKey()) + valueEnd }
 
-// successor is the least string behind every string that begins with prefix;
-// prefix has a byte below 0xff, for it contains a valueEnd.
+// successor returns the least string behind every string that begins with prefix;
+// prefix has a byte below 0xff, because it contains a valueEnd.
 func successor(prefix string) string {
 	b := []byte(prefix)
 	for b[len(b)-1] == 0xff {

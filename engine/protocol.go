@@ -18,31 +18,30 @@ const (
 	streamsPrefix = "DynamoDBStreams_20120810."
 	contentType   = "application/x-amz-json-1.0"
 
-	// maxBody is DynamoDB's largest request.
+	// maxBody is DynamoDB's maximum request size.
 	maxBody = 16 << 20
 )
 
-// ConsumedHeader is a reply header of this engine's own: write units of
-// tables, read units, write units of indexes, as decimal numbers with spaces
-// between. Unlike DynamoDB's ConsumedCapacity it is there on every reply,
-// refused conditions included.
+// ConsumedHeader is a reply header of this engine: write units of tables, read units,
+// write units of indexes, as decimal numbers separated by spaces. Unlike DynamoDB's
+// ConsumedCapacity, it is in every reply, including refused conditions.
 const ConsumedHeader = "X-Localdynamo-Consumed"
 
-// call is one request on its way through an operation.
+// call is a request while an operation executes it.
 type call struct {
 	body []byte
 	bill bill
 	seen uint64 // position of the last record the reply may show; 0: of whichever there are
 }
 
-// reply is what goes back for one request.
+// reply is the result of a request.
 type reply struct {
 	status   int
 	body     []byte
 	consumed string
 }
 
-// operation answers a request with the reply's JSON.
+// operation executes a request and returns the reply's JSON.
 type operation func(*Engine, *call) ([]byte, error)
 
 func operationNamed(name string) operation {
@@ -107,7 +106,7 @@ func streamOperationNamed(name string) operation {
 	return nil
 }
 
-// operationAt is what an X-Amz-Target asks for.
+// operationAt returns the operation of an X-Amz-Target.
 func operationAt(target string) (operation, error) {
 	var run operation
 	name, ok := strings.CutPrefix(target, tablesPrefix)
@@ -127,7 +126,7 @@ func operationAt(target string) (operation, error) {
 	return run, nil
 }
 
-// answer carries out one request. It never panics.
+// answer executes a request. It never panics.
 func (e *Engine) answer(target string, body []byte) (r reply) {
 	c := call{body: body}
 	defer func() {
@@ -140,7 +139,7 @@ func (e *Engine) answer(target string, body []byte) (r reply) {
 	}()
 	out, err := e.dispatch(target, &c)
 	if err != nil {
-		c.seen = 0 // a refusal also tells what others have stored
+		c.seen = 0 // a refusal also depends on stored items
 	}
 	if unsafe := e.await(c.seen); unsafe != nil {
 		err = unsafe
@@ -183,8 +182,8 @@ func (e *Engine) header(h http.Header, r reply) {
 	}
 }
 
-// ServeHTTP answers DynamoDB's JSON 1.0 protocol. Signatures are not checked:
-// whoever reaches the handler may do everything, so listen on loopback.
+// ServeHTTP serves DynamoDB's JSON 1.0 protocol. It does not check signatures, so all
+// of its callers have full access: listen on loopback only.
 func (e *Engine) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, err := readBody(req)
 	var r reply
@@ -202,7 +201,7 @@ func (e *Engine) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	_, _ = w.Write(r.body) // an error here is a caller that went away
 }
 
-// readBody reads a request's body, one byte more than is allowed at most.
+// readBody reads a request's body, at most a byte more than the limit.
 func readBody(req *http.Request) ([]byte, error) {
 	if req.Body == nil {
 		return nil, nil
@@ -215,7 +214,7 @@ func readBody(req *http.Request) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(req.Body, maxBody+1))
 }
 
-// dateHeader remembers the last Date header: it changes once a second.
+// dateHeader caches the last Date header, which changes every second.
 type dateHeader struct {
 	last atomic.Pointer[formattedDate]
 }
@@ -235,7 +234,7 @@ func (d *dateHeader) at(now time.Time) string {
 	return f.text
 }
 
-// requestIDs numbers requests, in the shape of DynamoDB's request ids.
+// requestIDs numbers requests in the format of DynamoDB's request IDs.
 type requestIDs struct {
 	boot string
 	n    *atomic.Uint64

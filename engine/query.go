@@ -208,9 +208,8 @@ func (l *listing) parse(p *expr.Parser) (*expr.Env, error) {
 	return env, err
 }
 
-// checkFilter refuses to filter a Query by the key it is ordered by, which is the
-// key condition's part, to look into a key, and to filter by what a global index
-// does not carry.
+// checkFilter refuses a filter that reads the key of a Query's order, an element inside
+// a key, or an attribute that a global index does not carry.
 func (l *listing) checkFilter() error {
 	if l.filter == nil {
 		return nil
@@ -239,7 +238,7 @@ func (l *listing) checkFilter() error {
 	return nil
 }
 
-// checkProjection refuses to ask a global index for what it does not carry.
+// checkProjection refuses attributes that a global index does not carry.
 func (l *listing) checkProjection() error {
 	if l.projection == nil {
 		return nil
@@ -255,8 +254,7 @@ func (l *listing) checkProjection() error {
 	return nil
 }
 
-// notCarried is the attributes, each once, that the listing's index does not
-// carry: a global index is not completed from its table.
+// notCarried returns the distinct names that the index lacks: queries add no table attributes.
 func (l *listing) notCarried(names []string) []string {
 	if l.over == nil {
 		return nil
@@ -266,7 +264,7 @@ func (l *listing) notCarried(names []string) []string {
 	return slices.Compact(names)
 }
 
-// keys is the key the listing is ordered by.
+// keys returns the key that orders the listing.
 func (l *listing) keys() *keySchema {
 	if l.over != nil {
 		return &l.over.keys
@@ -293,7 +291,7 @@ func (e *Engine) chooseIndex(l *listing) error {
 	return nil
 }
 
-// startAfter narrows the range to what lies behind a LastEvaluatedKey.
+// startAfter restricts the range to the keys behind a LastEvaluatedKey.
 func (l *listing) startAfter(key attr.Item) error {
 	own := l.from.keys.of(key)
 	if l.over != nil {
@@ -324,14 +322,14 @@ func (l *listing) startAfter(key attr.Item) error {
 	return nil
 }
 
-// found is one page of stored items as the index or table shows them.
+// found is a page of items as the index or table shows them.
 type found struct {
 	items []attr.Item
 	size  int       // bytes looked at
 	last  attr.Item // where to go on; nil: nothing is left
 }
 
-// page looks at items until the limit, a megabyte or the end.
+// page reads items up to the limit, a megabyte or the end.
 func (e *Engine) page(l *listing) (found, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -366,7 +364,6 @@ func (e *Engine) page(l *listing) (found, error) {
 	return p, nil
 }
 
-// show filters and projects a page.
 func (l *listing) show(items []attr.Item) ([]attr.Item, error) {
 	out := items[:0:0]
 	for _, item := range items {

@@ -5,15 +5,15 @@ import (
 	"github.com/tidegate/tidegate/engine/expr"
 )
 
-// reading is how items are read: GetItem's parameters besides the key, and the
-// same again for each table of a BatchGetItem.
+// reading holds the read parameters besides the key, of a GetItem or of a table in a
+// BatchGetItem.
 type reading struct {
 	projection expression
 	aliases    aliases
 	consistent bool
 }
 
-// decode reads the field if it is one of a reading's.
+// decode reads the field if it belongs to a reading.
 func (r *reading) decode(name, raw []byte) error {
 	switch string(name) {
 	case "ProjectionExpression":
@@ -39,7 +39,7 @@ func (r *reading) compile(parser *expr.Parser) (*expr.Projection, error) {
 	return p, env.Unused()
 }
 
-// shown is an item as its reader wants it; nil stays nil.
+// shown applies the projection to an item; nil stays nil.
 func shown(p *expr.Projection, item attr.Item) attr.Item {
 	if p == nil || item == nil {
 		return item
@@ -47,12 +47,12 @@ func shown(p *expr.Projection, item attr.Item) attr.Item {
 	return p.Apply(item)
 }
 
-// keyed is a read of one item, compiled.
+// keyed is a compiled read of an item.
 type keyed struct {
 	from       *table
 	key        attr.Item
 	storage    string // empty if unfit
-	unfit      error  // the key is none of the table: to be refused, in a transaction a reason of cancellation
+	unfit      error  // the key does not fit the table: refused; in a transaction a reason of cancellation
 	projection *expr.Projection
 }
 
@@ -82,7 +82,7 @@ func newKeyed(t *table, key attr.Item, p *expr.Projection) (keyed, error) {
 	return k, nil
 }
 
-// read returns the item as it is now. The caller holds mu for reading.
+// read returns the current item. The caller holds mu for reading.
 func (e *Engine) read(k *keyed) (*image, error) {
 	if err := e.still(k.from); err != nil {
 		return nil, err

@@ -9,20 +9,20 @@ import (
 	"github.com/tidegate/tidegate/engine/attr"
 )
 
-// Records and snapshot entries are a letter and JSON, so that a person can read
-// a log. Items are in DynamoDB's JSON.
+// A record or snapshot entry is a letter and JSON, so that a log is readable. Items
+// are in DynamoDB's JSON.
 const (
 	recordCommit = 'C' // a Commit
 	recordTable  = 'T' // a table was made or its settings changed; in snapshots its items follow
 	recordDrop   = 'D' // a table was deleted
 
-	entryNumbers = 'S' // what was numbered last before the snapshot
+	entryNumbers = 'S' // the last numbers given before the snapshot
 	entryStream  = 'F' // a stream that is not the newest of a table
 	entryToken   = 'K' // an idempotency token
 	entryItem    = 'I' // an item of the last table named
 )
 
-// storedTable is a table's settings as they are stored.
+// storedTable is the stored form of a table's settings.
 type storedTable struct {
 	createTableInput
 	ID         string
@@ -31,20 +31,20 @@ type storedTable struct {
 	Stream     *storedStream `json:",omitempty"`
 }
 
-// storedDrop is the end of a table as it is stored.
+// storedDrop is the stored form of a table's deletion.
 type storedDrop struct {
 	TableName string
 	At        int64 // nanoseconds since 1970
 }
 
-// storedNumbers are the numbers that go on after a restart.
+// storedNumbers holds the counters that continue after a restart.
 type storedNumbers struct {
 	Sequence uint64 // of the last change
 	Shard    uint64 // of the newest stream shard
 	Labelled int64  // milliseconds since 1970: the newest stream's label
 }
 
-// storedToken is a ClientRequestToken as it is stored.
+// storedToken is the stored form of a ClientRequestToken.
 type storedToken struct {
 	Token  string
 	Digest []byte
@@ -93,8 +93,8 @@ func appendToken(b []byte, k *rememberedToken) []byte {
 
 func appendStoredItem(b []byte, item attr.Item) []byte { return item.AppendJSON(append(b, entryItem)) }
 
-// appendCommit writes a commit. All its changes have one time and actor, and
-// sequence numbers that follow each other.
+// appendCommit writes a commit. All its changes have the same time and actor, and
+// consecutive sequence numbers.
 func (c *Commit) appendCommit(b []byte) []byte {
 	o := object{b: append(b, recordCommit)}
 	o.field("at")
@@ -117,8 +117,8 @@ func (c *Commit) appendCommit(b []byte) []byte {
 	return o.end()
 }
 
-// appendShards writes what streams need to know of a commit, before its changes:
-// who looks for their place in a log reads no further.
+// appendShards writes the stream shards of a commit's changes, before the changes, so
+// that an indexing reader can stop there.
 func (c *Commit) appendShards(o *object) {
 	if len(c.rolls) > 0 {
 		o.field("rolls")
@@ -139,7 +139,8 @@ func (c *Commit) appendShards(o *object) {
 	o.b = append(o.b, ']')
 }
 
-// fieldShards is the stream shards of a commit's changes, by number; 0: none.
+// fieldShards is the field with the stream shards of a commit's changes, by number;
+// 0: no shard.
 const fieldShards = "shards"
 
 func appendChange(b []byte, c Change) []byte {
@@ -157,5 +158,5 @@ func appendChange(b []byte, c Change) []byte {
 	return o.end()
 }
 
-// unmarshal reads what mustJSON has written.
+// unmarshal decodes JSON written by mustJSON.
 func unmarshal[T any](b []byte) (v T, err error) { return v, json.Unmarshal(b, &v) }

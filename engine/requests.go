@@ -30,7 +30,7 @@ type aliases struct {
 	values map[string]attr.Value
 }
 
-// decode reads the field if it is one of the aliases.
+// decode reads the field if it belongs to the aliases.
 func (a *aliases) decode(name, raw []byte) (bool, error) {
 	switch string(name) {
 	case "ExpressionAttributeNames":
@@ -55,8 +55,8 @@ func (a *aliases) decode(name, raw []byte) (bool, error) {
 	return false, nil
 }
 
-// env is where expressions look their aliases up. Without any expression
-// aliases have no business in the request.
+// env returns the Env in which expressions find their aliases. It refuses aliases in
+// a request without expressions.
 func (a *aliases) env(p *expr.Parser, expressions ...expression) (*expr.Env, error) {
 	for _, x := range expressions {
 		if x.given {
@@ -100,8 +100,8 @@ func refuseLegacy(name []byte) error {
 	return nil
 }
 
-// checkCollectionMetrics checks the parameter ReturnItemCollectionMetrics. There
-// are no collections to tell of: tables have no local indexes.
+// checkCollectionMetrics checks the parameter ReturnItemCollectionMetrics. Tables have
+// no local indexes, so there are no collections to report.
 func checkCollectionMetrics(raw []byte) error {
 	var s string
 	if err := decodeText(raw, &s); err != nil {
@@ -113,7 +113,7 @@ func checkCollectionMetrics(raw []byte) error {
 	return nil
 }
 
-// writeKind is what a write does to its item.
+// writeKind is the kind of a write.
 type writeKind uint8
 
 const (
@@ -134,16 +134,16 @@ const (
 	returnUpdatedNew
 )
 
-// writeRequest is a write of one item, alone or in a transaction.
+// writeRequest is a write of an item, alone or in a transaction.
 type writeRequest struct {
 	kind      writeKind
 	table     string
-	item      attr.Item // the item to put, or the key of the one to change
+	item      attr.Item // the item to put, or the key of the item to change
 	condition expression
 	update    expression
 	aliases   aliases
 	returns   returnValues
-	onFailure bool // return the item whose condition failed
+	onFailure bool // return the item if its condition fails
 	capacity  capacityMode
 }
 

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// restorer brings an engine that nobody uses yet to the state that entries and
-// records tell of. Restoring a record again does no harm.
+// restorer restores entries and records into an engine that is not in use yet.
+// Restoring a record twice is harmless.
 type restorer struct {
 	engine *Engine
-	into   *table // whose items follow
+	into   *table // of the items that follow
 	bytes  int64  // of entries
 }
 
@@ -58,8 +58,8 @@ func (r *restorer) item(b []byte) error {
 	return nil
 }
 
-// past remembers where a record is that the snapshot stands for: streams may show
-// it.
+// past records the position of a record that the snapshot replaces, because streams
+// may need it.
 func (r *restorer) past(position uint64, b []byte) error {
 	if len(b) == 0 || b[0] != recordCommit {
 		return nil
@@ -89,13 +89,13 @@ func (r *restorer) record(position uint64, b []byte) (err error) {
 	return err
 }
 
-// restore puts an item, or takes it away, without a price.
+// restore puts an item, or deletes it, without a cost.
 func (t *table) restore(key string, after *image) {
 	m := mutation{table: t, key: key, before: t.find(key), after: after}
 	m.apply(&charge{})
 }
 
-// restoreTable makes a table, or gives the one that is there other settings.
+// restoreTable makes a table, or changes the settings of an existing table.
 func (e *Engine) restoreTable(b []byte) (*table, error) {
 	s, err := unmarshal[storedTable](b)
 	if err != nil {
@@ -156,7 +156,7 @@ func (e *Engine) restoreStream(b []byte) error {
 	return err
 }
 
-// storedCommit is a commit as it is stored.
+// storedCommit is the stored form of a commit.
 type storedCommit struct {
 	at       time.Time
 	sequence uint64 // of the first change
@@ -164,15 +164,15 @@ type storedCommit struct {
 	token    string
 	digest   []byte
 	rolls    []roll
-	shards   []uint64 // numbers; one for each change
+	shards   []uint64 // numbers; an element for each change
 	changes  []byte   // JSON array
 }
 
-// errShardsKnown ends the decoding of a commit before its changes.
+// errShardsKnown stops the decoding of a commit before its changes.
 var errShardsKnown = errors.New("the shards of the commit are known")
 
-// decodeCommit reads a commit, or only what stands before its changes. What it
-// returns has parts of b.
+// decodeCommit reads a commit, or with head only the fields before its changes. The
+// result shares memory with b.
 func decodeCommit(b []byte, head bool) (*storedCommit, error) {
 	c := &storedCommit{}
 	err := eachField(b, func(name, raw []byte) (err error) {
@@ -216,7 +216,7 @@ func decodeCommit(b []byte, head bool) (*storedCommit, error) {
 	return c, err
 }
 
-// restoreCommit does again what a commit has done.
+// restoreCommit repeats a commit.
 func (e *Engine) restoreCommit(position uint64, b []byte) error {
 	c, err := decodeCommit(b, false)
 	if err != nil {
@@ -242,7 +242,7 @@ func (e *Engine) restoreCommit(position uint64, b []byte) error {
 	return e.streams.replay(c, position, len(b)+1)
 }
 
-// storedChange is a change as it is stored; its images are JSON.
+// storedChange is the stored form of a change; its images are JSON.
 type storedChange struct {
 	table    string
 	old, new []byte // nil: absent
@@ -263,7 +263,8 @@ func decodeChange(b []byte) (c storedChange, err error) {
 	return c, err
 }
 
-// restoreChange needs the old image only for the key of an item that is gone.
+// restoreChange restores a change. It needs the old image only for the key of a
+// deleted item.
 func (e *Engine) restoreChange(b []byte) error {
 	c, err := decodeChange(b)
 	if err != nil {

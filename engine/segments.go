@@ -8,8 +8,8 @@ import (
 
 const maxSegments = 1_000_000
 
-// scanSegment is the part of a parallel Scan: all items of one partition key are in the
-// same one.
+// scanSegment is a part of a parallel Scan. All items with the same partition key are
+// in the same segment.
 type scanSegment struct {
 	given [2]bool // Segment, TotalSegments
 	n, of int

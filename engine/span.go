@@ -7,13 +7,13 @@ import (
 	"github.com/tidegate/tidegate/engine/expr"
 )
 
-// span is a range of storage keys: from is in it, to is not. An empty to has
-// no end.
+// span is a range of storage keys, from from up to but not including to. With an empty
+// to, it has no end.
 type span struct {
 	from, to string
 }
 
-// span is the range of keys that a key condition names.
+// span returns the range of keys that a key condition selects.
 func (k *keySchema) span(c expr.KeyCondition) (span, error) {
 	if err := k.part.checkOperand(c.PK, false); err != nil {
 		return span{}, err
@@ -53,7 +53,7 @@ func (k *keySchema) span(c expr.KeyCondition) (span, error) {
 	return s, nil
 }
 
-// checkOperand refuses a value that a key attribute can never have.
+// checkOperand refuses a value that the key attribute cannot have.
 func (p *keyPart) checkOperand(v attr.Value, isSort bool) error {
 	if v.Kind() != p.kind {
 		return validation("One or more parameter values were invalid: Condition parameter type does not match schema type: "+
@@ -69,8 +69,8 @@ func (l *listing) stored() *btree.Map[string, *row] {
 	return &l.from.rows
 }
 
-// walk visits the rows of the span in key order, or backward, until visit
-// wants no more.
+// walk visits the rows of the span in key order, or backward, until visit returns
+// false.
 func (s span) walk(rows *btree.Map[string, *row], backward bool, visit func(*row) bool) {
 	if !backward {
 		rows.Ascend(s.from, func(key string, r *row) bool {

@@ -10,28 +10,28 @@ import (
 	"time"
 )
 
-// StreamOptions say how change streams are cut into stream shards and how long
-// their records are kept.
+// StreamOptions configures the shards of change streams and the retention of their
+// records.
 type StreamOptions struct {
-	// Retention is how old records get. Default: 24 hours, as in DynamoDB. Records
-	// go in bunches, so one may stay 1/24 longer.
+	// Retention is the time for which records are kept. Default: 24 hours, as in
+	// DynamoDB. Records are removed by segment, up to 1/24 later.
 	Retention time.Duration
-	// RetentionBytes bounds the records of all streams together: bytes of log of an
-	// engine on disk, default 1 GiB, which is about 400,000 writes of a bucket;
-	// bytes of images of one in memory, default 64 MiB, which is about 40,000,
-	// because there each takes several times its size as long as it is kept.
+	// RetentionBytes bounds the records of all streams together. For a durable engine
+	// it counts bytes of log; default 1 GiB, which is about 400,000 writes of a
+	// bucket. For an engine in memory it counts bytes of images; default 64 MiB,
+	// which is about 40,000 writes, because each takes several times its size.
 	RetentionBytes int64
-	// WindowBytes is how many bytes of the newest records an engine on disk also
-	// keeps in memory, so that readers who follow need no disk. Default: 16 MiB.
+	// WindowBytes is the number of bytes of the newest records that a durable engine
+	// also keeps in memory, so that current readers need no disk. Default: 16 MiB.
 	WindowBytes int64
-	// ShardRecords and ShardAge are when a stream shard is closed and has children.
-	// A write closes it, so a shard without writes stays open. Defaults: 100,000
-	// records, and 4 hours as in DynamoDB.
+	// ShardRecords and ShardAge limit a stream shard. The first write beyond them
+	// closes the shard and opens its children, so a shard without writes stays open.
+	// Defaults: 100,000 records, and 4 hours as in DynamoDB.
 	ShardRecords int
 	ShardAge     time.Duration
-	// OpenShards is how many shards of a stream are open at most. A stream begins
-	// with one; a shard that is full is followed by two children, each for half of
-	// its keys, as long as there may be more. Default: 4.
+	// OpenShards is the maximum number of open shards in a stream. A stream starts
+	// with a single shard. A full shard gets two children, each with half of its
+	// keys, until the stream has the maximum. Default: 4.
 	OpenShards int
 }
 
@@ -49,16 +49,15 @@ func (o StreamOptions) withDefaults(onDisk bool) StreamOptions {
 	}
 }
 
-// streams is the change streams of all tables, those included that were switched
-// off or whose table is gone, as long as they have records.
+// streams holds the change streams of all tables. It includes disabled streams and
+// the streams of deleted tables, as long as they have records.
 //
-// It has a lock of its own, so that those who follow a stream do not stand in the
-// way of those who read items; they hold it for moments, and never while they
-// read the disk or encode.
+// It has its own lock, so that readers of streams do not block readers of items. They
+// hold the lock briefly, and never while they read the disk or encode.
 type streams struct {
 	options StreamOptions
 
-	mu     sync.RWMutex            // taken after Engine.mu by whoever needs both
+	mu     sync.RWMutex            // locked after Engine.mu where both are needed
 	all    map[string]*stream      // by ARN; guarded by mu
 	shards map[uint64]*streamShard // by number; guarded by mu
 	number uint64                  // of the newest shard ever; guarded by mu
@@ -66,40 +65,40 @@ type streams struct {
 	kept   records                 // guarded by mu
 }
 
-// stream is one label of a table's change stream: all of it between one time of
-// being switched on and off.
+// stream is a change stream of a table with its label: all changes between enabling
+// and disabling it.
 type stream struct {
 	table, label, arn string
 	view              string
 	keys              keySchema
 	created           time.Time
-	labelled          time.Time // what the label says
+	labelled          time.Time // the time in the label
 
 	off    time.Time      // when it was switched off; zero: it is on; guarded by streams.mu
 	shards []*streamShard // by number; guarded by streams.mu
 }
 
-// streamShard is a part of a stream in order: the records of a range of keys,
-// from one sequence number to another. An item's records are in one open shard at
-// a time, so its later ones are in that shard or a descendant.
+// streamShard is an ordered part of a stream: the records of a range of keys in a
+// range of sequence numbers. An item's changes go to a single open shard at a time, so
+// its later records are in that shard or in a descendant.
 type streamShard struct {
 	of       *stream
 	number   uint64 // rising over all streams: parents before children
 	id       string
-	parent   string // id; empty: none
+	parent   string // id; empty: no parent
 	from, to uint64 // hashes of partition keys, both included
 	start    uint64 // no record has a lower sequence number
 	opened   time.Time
 
-	// All guarded by streams.mu.
+	// Guarded by streams.mu.
 	count   int       // records ever
-	last    uint64    // sequence number of the last record; 0: none
-	trimmed uint64    // sequence number of the last record that is gone; 0: none
+	last    uint64    // sequence number of the last record; 0: no record
+	trimmed uint64    // sequence number of the last trimmed record; 0: no record trimmed
 	closed  time.Time // zero: open
 }
 
-// end is the highest sequence number that belongs to the shard so far, and for
-// good once it is closed.
+// end returns the highest sequence number in the shard so far; it is final once the
+// shard is closed.
 func (s *streamShard) end() uint64 { return max(s.start, s.last) }
 
 func (s *streamShard) isOpen() bool { return s.closed.IsZero() }
@@ -108,12 +107,12 @@ func newStreams(o StreamOptions) *streams {
 	return &streams{options: o, all: map[string]*stream{}, shards: map[uint64]*streamShard{}}
 }
 
-// begin switches a table's stream on: under a label of its own, and with one
-// shard. The caller holds Engine.mu.
+// begin enables a table's stream, with a new label and a single shard. The caller
+// holds Engine.mu.
 func (s *streams) begin(t *table, view string, sequence uint64, now time.Time) *stream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// No label is ever given twice, not even when the clock stands still.
+	// A label is never used twice, even if the clock does not advance.
 	s.label = later(now.Truncate(time.Millisecond), s.label.Add(time.Millisecond))
 	st := &stream{table: t.name, labelled: s.label, view: view, keys: t.keys, created: now}
 	st.label = streamLabel(st.labelled)
@@ -134,11 +133,10 @@ func later(a, b time.Time) time.Time {
 
 func streamARN(table, label string) string { return table + "/stream/" + label }
 
-// streamLabel is a moment as DynamoDB labels streams with it.
+// streamLabel formats a time like DynamoDB's stream labels.
 func streamLabel(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000") }
 
-// end switches a stream off; what it has stays readable. The caller holds
-// Engine.mu.
+// end disables a stream; its records stay readable. The caller holds Engine.mu.
 func (s *streams) end(st *stream, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,13 +165,13 @@ func (s *streams) add(st *stream, shard *streamShard) {
 	s.shards[shard.number] = shard
 }
 
-// shardID has the form of DynamoDB's: a moment and something to tell shards of
-// one moment apart.
+// shardID returns an ID in DynamoDB's format: a time, and the number that
+// distinguishes shards opened at the same time.
 func shardID(opened time.Time, number uint64) string {
 	return fmt.Sprintf("shardId-%020d-%08x", opened.UnixMilli(), number)
 }
 
-// shardNumber is the number in an id; 0 where there is none.
+// shardNumber returns the number in an ID; 0 if it has no number.
 func shardNumber(id string) uint64 {
 	var number uint64
 	i := strings.LastIndexByte(id, '-')
@@ -191,15 +189,15 @@ func (s *streams) shard(st *stream, id string) *streamShard {
 	return nil
 }
 
-// roll is the end of a shard and the begin of its children, as it is recorded.
+// roll is the recorded end of a shard and start of its children.
 type roll struct {
 	Shard uint64 // number
 	Start uint64 // sequence number from which on the children have the records
-	Split bool   `json:",omitempty"` // two children instead of one
+	Split bool   `json:",omitempty"` // two children instead of a single child
 }
 
-// place says which shard a change goes to, and closes one that is full or old:
-// the change is then its child's first. The caller holds mu for writing.
+// place assigns a change to a shard. It closes a full or old shard; the change is then
+// the first of its child. The caller holds mu for writing.
 func (s *streams) place(c *Commit, change *Change) {
 	st := change.stream
 	hash := partitionHash(change.key)
@@ -238,7 +236,7 @@ func (st *stream) openShards() (n int) {
 	return n
 }
 
-// openShard is where an item's changes go; the newest shards are at the end.
+// openShard returns the shard for an item's changes; the newest shards are at the end.
 func (st *stream) openShard(hash uint64) *streamShard {
 	for i := len(st.shards) - 1; ; i-- {
 		if s := st.shards[i]; s.isOpen() && s.from <= hash && hash <= s.to {
@@ -247,8 +245,8 @@ func (st *stream) openShard(hash uint64) *streamShard {
 	}
 }
 
-// partitionHash spreads partition keys over the shards of a stream. It is for
-// good: after a restart each item must find its shard again.
+// partitionHash spreads partition keys over the shards of a stream. It must never
+// change: after a restart, each item must find its shard again.
 func partitionHash(storageKey string) uint64 {
 	if i := strings.Index(storageKey, valueEnd); i >= 0 {
 		storageKey = storageKey[:i]
@@ -261,8 +259,8 @@ func partitionHash(storageKey string) uint64 {
 	return hash * spread // for keys that differ in their end hardly differ in FNV's high bits
 }
 
-// forget drops closed shards that have no records left, and streams that are
-// switched off and have no shards left. The caller holds mu for writing.
+// forget drops closed shards without records, and disabled streams without shards.
+// The caller holds mu for writing.
 func (s *streams) forget(now time.Time) {
 	for arn, st := range s.all {
 		st.shards = slices.DeleteFunc(st.shards, func(shard *streamShard) bool {

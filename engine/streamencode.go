@@ -7,7 +7,7 @@ import (
 	"github.com/tidegate/tidegate/engine/attr"
 )
 
-// images are what a stream shows of a change.
+// images returns the images of a change that the stream shows.
 func (st *stream) images(c *Change) (before, after attr.Item) {
 	switch st.view {
 	case "NEW_AND_OLD_IMAGES":
@@ -20,19 +20,19 @@ func (st *stream) images(c *Change) (before, after attr.Item) {
 	return nil, nil
 }
 
-// sizeOf is the size of a change as a stream shows it, in bytes as DynamoDB
+// sizeOf returns the size of a change as the stream shows it, in bytes as DynamoDB
 // counts them.
 func (st *stream) sizeOf(c *Change) int {
 	before, after := st.images(c)
 	return c.Keys().Size() + before.Size() + after.Size()
 }
 
-// eventID is that of a change in a stream, on every engine and for good.
+// eventID returns the event ID of a change in a stream; it is stable on every engine.
 func (st *stream) eventID(sequence uint64) string {
 	return fmt.Sprintf("%016x%016x", partitionHash(st.arn), sequence)
 }
 
-// appendStreamRecord writes a change as GetRecords shows it.
+// appendStreamRecord writes a change in the format of GetRecords.
 func (e *Engine) appendStreamRecord(b []byte, st *stream, c *Change, size int) []byte {
 	o := object{b: b}
 	text := func(name, value string) {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// DynamoDB's bounds of what these operations take, and of their pages.
+// DynamoDB's limits for the parameters and pages of these operations.
 const (
 	minARN          = 37
 	maxStreamPage   = 100 // streams or shards
@@ -19,15 +19,16 @@ const (
 	maxSequence     = 40
 )
 
-// sequenceText is a sequence number as streams show it: rising as a string too.
+// sequenceText formats a sequence number with a fixed width, so that its text also
+// sorts by number.
 func sequenceText(n uint64) string {
 	const zeros = "000000000000000000000"
 	digits := strconv.FormatUint(n, 10)
 	return zeros[:minSequence-len(digits)] + digits
 }
 
-// sequenceNumber reads what sequenceText has written, or any other number of the
-// form that DynamoDB takes.
+// sequenceNumber parses the result of sequenceText, or any other number in a form that
+// DynamoDB accepts.
 func sequenceNumber(text string) (uint64, error) {
 	n, err := strconv.ParseUint(text, 10, 64)
 	if len(text) < minSequence || len(text) > maxSequence || err != nil {
@@ -37,7 +38,7 @@ func sequenceNumber(text string) (uint64, error) {
 	return n, nil
 }
 
-// between checks a Limit and returns it, or most where it is absent.
+// between checks a Limit and returns it, or most if it is absent.
 func between(limit *int, most int) (int, error) {
 	if limit == nil {
 		return most, nil
@@ -49,7 +50,7 @@ func between(limit *int, most int) (int, error) {
 	return *limit, nil
 }
 
-// refresh drops what is too old to be shown.
+// refresh drops records beyond their retention.
 func (s *streams) refresh(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,7 +146,7 @@ func (s *streamShard) describe() shardDescription {
 	return d
 }
 
-// shardFilter asks for the children of one shard alone.
+// shardFilter selects the children of a single shard.
 type shardFilter struct {
 	Type    string
 	ShardID string `json:"ShardId"`
@@ -163,7 +164,7 @@ func (f *shardFilter) check() error {
 
 func (f *shardFilter) passes(s *streamShard) bool { return f == nil || s.parent == f.ShardID }
 
-// checkShardID refuses what is no id of DynamoDB's.
+// checkShardID refuses a text without the form of DynamoDB's shard IDs.
 func checkShardID(field, id string) error {
 	const shortest, longest = 28, 65
 	if len(id) < shortest || len(id) > longest || !strings.HasPrefix(id, "shardId-") {
@@ -205,7 +206,7 @@ func (e *Engine) describeStream(c *call) ([]byte, error) {
 	}
 	d := st.describe()
 	for _, shard := range st.shards {
-		// The shard to start behind may have been forgotten meanwhile.
+		// The shard to start behind may have been dropped since.
 		if shard.number <= shardNumber(in.ExclusiveStartShardID) || !in.ShardFilter.passes(shard) {
 			continue
 		}

@@ -8,11 +8,11 @@ import (
 	"github.com/tidegate/tidegate/engine/journal"
 )
 
-// maxSegmentsRead is how many segments one page reads from the disk at most: a
-// page may have fewer records than were asked for and there are.
+// maxSegmentsRead is the maximum number of segments that a page reads from the disk. A
+// page may therefore have fewer records than requested, although more exist.
 const maxSegmentsRead = 32
 
-// page is what GetRecords has found.
+// page is the result of a GetRecords.
 type page struct {
 	shard *streamShard
 	next  uint64 // the least sequence number behind the page
@@ -98,8 +98,8 @@ func (e *Engine) fill(p *page, i iterator) error {
 	}
 }
 
-// cut is what to answer where records went while the page was filled: what it
-// has, and if that is nothing, that they are gone.
+// cut handles records that were removed while the page was filled: the page ends
+// before them, and if it is empty, cut returns the error for trimmed records.
 func (p *page) cut() error {
 	if len(p.changes) > 0 {
 		return nil
@@ -107,7 +107,7 @@ func (p *page) cut() error {
 	return trimmed()
 }
 
-// trimDue trims if there is something to trim.
+// trimDue trims if a segment is due.
 func (s *streams) trimDue(now time.Time) {
 	s.mu.RLock()
 	due := s.due(now)
@@ -117,8 +117,8 @@ func (s *streams) trimDue(now time.Time) {
 	}
 }
 
-// part finds the next part of the records that a page wants; more is false at the
-// end of what there is.
+// part finds the next part of the records for a page; more is false at the end of the
+// existing records.
 func (s *streams) part(p *page, i iterator) (g part, more bool, err error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -141,7 +141,7 @@ func (s *streams) part(p *page, i iterator) (g part, more bool, err error) {
 	return g, more, nil
 }
 
-// take adds the changes of the page's shard that are behind what it has.
+// take adds the changes of the page's shard that are behind the changes of the page.
 func (p *page) take(changes []Change) {
 	for n := range changes {
 		if changes[n].shard != p.shard || changes[n].Sequence < p.next {
@@ -165,7 +165,7 @@ func (p *page) add(c Change) bool {
 	return true
 }
 
-// readPart takes changes from the journal.
+// readPart reads changes from the journal.
 func (e *Engine) readPart(p *page, g *part) error {
 	enough := errors.New("the page is full")
 	err := e.storage.journal.Read(g.position, g.until, func(_ uint64, b []byte) error {
@@ -191,7 +191,7 @@ func (e *Engine) readPart(p *page, g *part) error {
 	return err
 }
 
-// shown is the changes of a commit that a page may show.
+// shown returns the changes of a commit that a page may show.
 func (c *storedCommit) shown(p *page) (changes []Change, err error) {
 	if !slices.Contains(c.shards, p.shard.number) {
 		return nil, nil

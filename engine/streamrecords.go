@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// segmentBytes is about how much a segment holds: what goes at once when records
-// are trimmed, and what is read at once from the disk.
+// segmentBytes is the approximate size of a segment, the unit of trimming and of
+// reading from the disk.
 const segmentBytes = 64 << 10
 
-// records is the changes that streams still show: the newest of them in memory,
-// all of an engine on disk in its journal. It is guarded by streams.mu.
+// records holds the changes that streams still show: the newest in memory, and for a
+// durable engine all of them in its journal. streams.mu guards it.
 //
 //	oldest                                              newest
 //	│ segment │ segment │ segment │ segment │ segment ◀── keep
@@ -18,18 +18,18 @@ const segmentBytes = 64 << 10
 type records struct {
 	segments []*segment // oldest first
 	onDisk   int        // so many of the oldest are in the journal alone
-	restored bool       // what comes is being read from the journal, so it stays there
+	restored bool       // the changes are being restored from the journal, so they stay there
 	bytes    int64      // of all segments
-	window   int64      // of those in memory
+	window   int64      // of the segments in memory
 }
 
-// segment is all changes behind the segment before it and up to its last.
+// segment holds all changes between the previous segment and its own last change.
 type segment struct {
 	last            uint64 // sequence number
-	position, until uint64 // of the first and the last commit in the journal; 0: there is none
+	position, until uint64 // of the first and the last commit in the journal; 0: no journal
 	from, at        time.Time
 	bytes           int64
-	changes         []Change // those in memory; it only grows, so a reader may keep what it saw
+	changes         []Change // in memory; append-only, so readers may keep the slice
 	shards          []shardEnd
 }
 
@@ -39,7 +39,7 @@ type shardEnd struct {
 	last  uint64 // sequence number
 }
 
-// note counts a shard's record.
+// note records the last record of a shard in the segment.
 func (g *segment) note(shard *streamShard, sequence uint64) {
 	for i := range g.shards {
 		if g.shards[i].shard == shard {
@@ -50,8 +50,8 @@ func (g *segment) note(shard *streamShard, sequence uint64) {
 	g.shards = append(g.shards, shardEnd{shard, sequence})
 }
 
-// end is the sequence number of a shard's last record in the segment; 0: it has
-// none.
+// end returns the sequence number of a shard's last record in the segment; 0 if it has
+// no record.
 func (g *segment) end(shard *streamShard) uint64 {
 	for _, e := range g.shards {
 		if e.shard == shard {
@@ -61,11 +61,11 @@ func (g *segment) end(shard *streamShard) uint64 {
 	return 0
 }
 
-// stay is how long a segment takes changes.
+// stay returns the time for which a segment accepts changes.
 func (o *StreamOptions) stay() time.Duration { return o.Retention / 24 }
 
-// keep remembers the changes of a commit that streams show. bytes is its size in
-// the journal; without a journal position and bytes are 0.
+// keep keeps the changes of a commit that streams show. bytes is its size in the
+// journal; without a journal, position and bytes are 0.
 func (s *streams) keep(c *Commit, position uint64, bytes int64) {
 	shown := 0
 	for i := range c.Changes {
@@ -104,9 +104,9 @@ func (s *streams) keep(c *Commit, position uint64, bytes int64) {
 	}
 }
 
-// segmentFor is the segment that takes a commit; nil: it need not be kept. Commits
-// that no stream shows count where they stand between others: they keep the
-// journal's logs as long.
+// segmentFor returns the segment for a commit; nil if the commit need not be kept. A
+// commit that no stream shows counts if it lies between other commits, because it
+// occupies the journal's logs for as long.
 func (s *streams) segmentFor(c *Commit, position uint64, shown bool) *segment {
 	k := &s.kept
 	var newest *segment
@@ -126,8 +126,8 @@ func (s *streams) segmentFor(c *Commit, position uint64, shown bool) *segment {
 
 func (s *streams) segmentBytes() int64 { return min(segmentBytes, s.options.RetentionBytes/16) }
 
-// evict takes from memory what the disk has as well and readers who follow have
-// read. settled is how far the journal is.
+// evict removes from memory the oldest changes beyond the window, which the journal
+// also has. settled is the journal's settled position.
 func (s *streams) evict(settled uint64) {
 	k := &s.kept
 	for k.window > s.options.WindowBytes && k.onDisk < len(k.segments)-1 && k.segments[k.onDisk].until <= settled {
@@ -138,14 +138,14 @@ func (s *streams) evict(settled uint64) {
 	}
 }
 
-// due reports whether there is something to trim.
+// due reports whether a segment must be trimmed.
 func (s *streams) due(now time.Time) bool {
 	k := &s.kept
 	return len(k.segments) > 0 && (k.bytes > s.options.RetentionBytes && len(k.segments) > 1 ||
 		now.Sub(k.segments[0].at) > s.options.Retention)
 }
 
-// trim drops what is too old or too much. The caller holds mu for writing.
+// trim drops segments beyond the retention. The caller holds mu for writing.
 func (s *streams) trim(now time.Time) {
 	if !s.due(now) {
 		return
@@ -167,8 +167,8 @@ func (s *streams) trim(now time.Time) {
 	s.forget(now)
 }
 
-// needed is the first position in the journal that streams still show; next where
-// that is none.
+// needed returns the first position in the journal that streams need; next if they
+// need no position.
 func (s *streams) needed(next uint64) uint64 {
 	if len(s.kept.segments) == 0 {
 		return next
@@ -176,7 +176,7 @@ func (s *streams) needed(next uint64) uint64 {
 	return s.kept.segments[0].position
 }
 
-// part is what a reader needs of a segment; it stays as it is.
+// part is a reader's immutable copy of the data of a segment.
 type part struct {
 	last            uint64 // sequence number of the shard's last record in it
 	position, until uint64

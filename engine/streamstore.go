@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// storedStream is a stream as it is stored, with what its key attributes need.
+// storedStream is the stored form of a stream, with the types of its key attributes.
 type storedStream struct {
 	Table, View          string
-	Labelled             int64 // milliseconds since 1970: what the label says
+	Labelled             int64 // milliseconds since 1970: the time in the label
 	KeySchema            []keyElement
 	AttributeDefinitions []attributeDefinition
 	Created              int64         // nanoseconds since 1970
@@ -16,7 +16,7 @@ type storedStream struct {
 	Shards               []storedShard `json:",omitempty"`
 }
 
-// storedShard is a stream shard as it is stored.
+// storedShard is the stored form of a stream shard.
 type storedShard struct {
 	Number        uint64
 	Parent        string `json:",omitempty"`
@@ -46,7 +46,7 @@ func (st *stream) stored() *storedStream {
 	return s
 }
 
-// storedTime and restoredTime keep the zero time what it is.
+// storedTime and restoredTime preserve the zero time.
 func storedTime(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -61,7 +61,7 @@ func restoredTime(nanoseconds int64) time.Time {
 	return time.Unix(0, nanoseconds)
 }
 
-// restore makes a stream, or switches off the one that is there.
+// restore makes a stream, or disables the stream if it exists.
 func (s *streams) restore(stored *storedStream, tableARN string) (*stream, error) {
 	labelled := time.UnixMilli(stored.Labelled)
 	s.label = later(s.label, labelled)
@@ -95,7 +95,7 @@ func (s *streams) restore(stored *storedStream, tableARN string) (*stream, error
 	return st, nil
 }
 
-// replay does again what a commit did to the streams.
+// replay repeats the effect of a commit on the streams.
 func (s *streams) replay(c *storedCommit, position uint64, size int) error {
 	for _, r := range c.rolls {
 		shard := s.shards[r.Shard]
@@ -119,7 +119,7 @@ func (s *streams) replay(c *storedCommit, position uint64, size int) error {
 	return nil
 }
 
-// index remembers where the journal has the changes of a commit that streams
+// index records the position in the journal of the changes of a commit that streams
 // still show.
 func (s *streams) index(c *storedCommit, position uint64, size int) {
 	commit := Commit{at: c.at, Changes: make([]Change, len(c.shards))}
@@ -133,7 +133,7 @@ func (s *streams) index(c *storedCommit, position uint64, size int) {
 	s.keep(&commit, position, int64(size))
 }
 
-// restoreDone is called when all that the journal has was restored.
+// restoreDone is called after all records of the journal are restored.
 func (s *streams) restoreDone(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

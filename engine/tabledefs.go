@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The parameters of table operations, as on the wire.
+// The parameters of table operations, in their wire format.
 
 type attributeDefinition struct {
 	AttributeName, AttributeType string
@@ -66,7 +66,7 @@ type updateTableInput struct {
 	}
 }
 
-// decodeStruct reads the parameters of an operation that is not hot.
+// decodeStruct decodes the parameters of an operation that need not be fast.
 func decodeStruct(body []byte, into any) error {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return serialization("the request has no body")
@@ -82,7 +82,7 @@ func decodeStruct(body []byte, into any) error {
 	return nil
 }
 
-// Descriptions, as on the wire.
+// Descriptions, in their wire format.
 
 type throughputDescription struct {
 	NumberOfDecreasesToday int64
@@ -124,12 +124,12 @@ type billingSummary struct {
 	BillingMode string
 }
 
-// epochSeconds is a moment as DynamoDB's JSON has it.
+// epochSeconds formats a time as in DynamoDB's JSON.
 func epochSeconds(at time.Time) json.RawMessage {
 	return appendUnits(nil, float64(at.UnixMilli())/1000)
 }
 
-// describe is the table as DescribeTable shows it. The caller holds mu.
+// describe returns the table as DescribeTable shows it. The caller holds mu.
 func (t *table) describe(status string) tableDescription {
 	d := tableDescription{
 		TableName: t.name, TableArn: t.arn, TableID: t.id, TableStatus: status,

@@ -83,8 +83,8 @@ func (e *Engine) listTables(c *call) ([]byte, error) {
 	return mustJSON(out), nil
 }
 
-// updateTable changes a table's settings or adds or removes one index. All is
-// checked before anything changes.
+// updateTable changes a table's settings, or adds or removes an index. It makes all
+// checks before any change.
 func (e *Engine) updateTable(c *call) ([]byte, error) {
 	var in updateTableInput
 	if err := decodeStruct(c.body, &in); err != nil {
@@ -144,7 +144,7 @@ func (e *Engine) updateTable(c *call) ([]byte, error) {
 	return mustJSON(map[string]any{"TableDescription": t.describe(statusActive)}), nil
 }
 
-// check refuses an update that changes nothing this engine has.
+// check refuses an update without a change that this engine supports.
 func (in *updateTableInput) check() error {
 	switch {
 	case len(in.ReplicaUpdates) > 0:
@@ -171,8 +171,8 @@ func (t *table) checkStreamUpdate(s *streamSpecification) error {
 	return checkStream(*s)
 }
 
-// indexUpdate checks the index that is to be added or removed; DynamoDB
-// changes one at a time. It brings the draft's attribute definitions up to date.
+// indexUpdate checks the index to add or remove; as in DynamoDB, an update changes at
+// most a single index. It updates the draft's attribute definitions.
 func (in *updateTableInput) indexUpdate(draft *table) (added *index, removed string, err error) {
 	for _, d := range in.AttributeDefinitions {
 		i := slices.IndexFunc(draft.kinds, func(known attributeDefinition) bool { return known.AttributeName == d.AttributeName })
@@ -212,7 +212,7 @@ func (in *updateTableInput) indexUpdate(draft *table) (added *index, removed str
 	return added, removed, draft.checkDefinitions()
 }
 
-// keptKinds is the attribute definitions that the draft's keys use.
+// keptKinds returns the attribute definitions that the draft's keys use.
 func keptKinds(draft *table) []attributeDefinition {
 	return slices.DeleteFunc(slices.Clone(draft.kinds), func(d attributeDefinition) bool {
 		return !draft.keys.has(d.AttributeName) &&

@@ -11,8 +11,8 @@ import (
 	"github.com/tidegate/tidegate/engine/attr"
 )
 
-// table is one table with its items. name and keys never change; all else is
-// guarded by Engine.mu.
+// table is a table with its items. name and keys never change; Engine.mu guards all
+// other fields.
 type table struct {
 	name string
 	keys keySchema
@@ -24,7 +24,7 @@ type table struct {
 	billing    string
 	throughput throughput
 	stream     streamSpecification
-	changes    *stream // the newest, perhaps switched off; nil: there never was one
+	changes    *stream // the newest, perhaps disabled; nil: the table never had a stream
 	protected  bool
 	tags       []tag  // by key; replaced, never changed
 	ttl        string // attribute; empty: items do not expire
@@ -33,8 +33,7 @@ type table struct {
 	size int64 // bytes of all items
 }
 
-// find returns the item at a storage key, nil where there is none. The caller
-// holds mu.
+// find returns the item at a storage key; nil if it is absent. The caller holds mu.
 func (t *table) find(key string) *image {
 	if r, ok := t.rows.Get(key); ok {
 		return r.now
@@ -51,8 +50,8 @@ func (t *table) index(name string) *index {
 	return nil
 }
 
-// addIndex makes an index and fills it from the items that are there. Items
-// whose index keys have the wrong type stay out of it, as in DynamoDB.
+// addIndex makes an index and fills it from the existing items. As in DynamoDB, items
+// whose index keys have the wrong type are not in the index.
 func (t *table) addIndex(x *index) {
 	t.indexes = append(slices.Clone(t.indexes), x)
 	t.rows.Scan(func(key string, r *row) bool {
@@ -66,7 +65,7 @@ const (
 	billingProvisioned = "PROVISIONED"
 	statusActive       = "ACTIVE"
 	maxIndexes         = 20
-	maxIncluded        = 20  // NonKeyAttributes of one index
+	maxIncluded        = 20  // NonKeyAttributes of an index
 	maxDefinedName     = 255 // bytes of a key's name, or of an included attribute's
 )
 
@@ -102,7 +101,7 @@ func (e *Engine) tableARN(name string) string {
 	return "arn:aws:dynamodb:" + e.region + ":" + e.account + ":table/" + name
 }
 
-// table checks a definition and makes an empty table of it.
+// table checks a definition and makes an empty table.
 func (in *createTableInput) table() (*table, error) {
 	if err := checkTableName(in.TableName); err != nil {
 		return nil, err
@@ -137,8 +136,8 @@ func (in *createTableInput) table() (*table, error) {
 	return t, t.checkDefinitions()
 }
 
-// checkIndexCount refuses an empty list, and too long a one: here, unlike in
-// UpdateTable, that is a wrong request, not a limit that was met.
+// checkIndexCount refuses an empty list and a list that is too long. Unlike in
+// UpdateTable, this is a wrong request, not an exceeded limit.
 func (in *createTableInput) checkIndexCount() error {
 	switch n := len(in.GlobalSecondaryIndexes); {
 	case in.GlobalSecondaryIndexes != nil && n == 0:
@@ -150,7 +149,8 @@ func (in *createTableInput) checkIndexCount() error {
 	return nil
 }
 
-// checkThroughputs checks what a request says of its indexes and a table does not keep.
+// checkThroughputs checks the throughput of the request's indexes, which a table does
+// not keep.
 func (in *createTableInput) checkThroughputs(billing string) error {
 	for i := range in.GlobalSecondaryIndexes {
 		if err := in.GlobalSecondaryIndexes[i].checkThroughput(billing); err != nil {
@@ -160,8 +160,8 @@ func (in *createTableInput) checkThroughputs(billing string) error {
 	return nil
 }
 
-// checkThroughput refuses units of an index where there can be none. Those it may
-// have are taken for granted: nothing here is throttled.
+// checkThroughput refuses units of an index that its table cannot have. Valid units
+// have no effect, because the engine does not throttle.
 func (d *indexDefinition) checkThroughput(billing string) error {
 	u := d.ProvisionedThroughput
 	switch {
@@ -178,7 +178,7 @@ func (d *indexDefinition) checkThroughput(billing string) error {
 	return nil
 }
 
-// setBilling checks the billing mode, provisioned when none is named.
+// setBilling checks the billing mode; the default is provisioned.
 func (t *table) setBilling(mode string, units *throughput) error {
 	switch mode {
 	case billingOnDemand:
@@ -199,7 +199,7 @@ func (t *table) setBilling(mode string, units *throughput) error {
 	return nil
 }
 
-// checkDefinitions wants exactly the attributes that keys use to be defined.
+// checkDefinitions requires definitions of exactly the attributes that keys use.
 func (t *table) checkDefinitions() error {
 	for i, d := range t.kinds {
 		if slices.ContainsFunc(t.kinds[:i], func(o attributeDefinition) bool { return o.AttributeName == d.AttributeName }) {
@@ -274,8 +274,7 @@ func checkIncluded(names []string) error {
 	return nil
 }
 
-// checkAttributeName checks the name of an attribute that a table's definition
-// mentions.
+// checkAttributeName checks the name of an attribute in a table's definition.
 func checkAttributeName(name string) error {
 	if len(name) < 1 || len(name) > maxDefinedName {
 		return validation("1 validation error detected: Value '%s' at 'attributeName' failed to satisfy constraint: "+
@@ -284,7 +283,7 @@ func checkAttributeName(name string) error {
 	return nil
 }
 
-// schemaOf reads a key: a HASH attribute, then perhaps a RANGE attribute.
+// schemaOf reads a key: a HASH attribute, and optionally a RANGE attribute.
 func schemaOf(elements []keyElement, kinds []attributeDefinition) (keySchema, error) {
 	var k keySchema
 	if len(elements) < 1 || len(elements) > 2 {
@@ -359,7 +358,7 @@ func checkTableName(name string) error {
 	return nil
 }
 
-// notMember refuses an enumeration's value in DynamoDB's words.
+// notMember refuses the value of an enumeration, with DynamoDB's message.
 func notMember(field, got, members string) error {
 	return validation("1 validation error detected: Value '%s' at '%s' failed to satisfy constraint: "+
 		"Member must satisfy enum value set: [%s]", got, field, members)

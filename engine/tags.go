@@ -10,7 +10,7 @@ type tag struct {
 	Key, Value string
 }
 
-// maxTags is DynamoDB's limit for one table.
+// maxTags is DynamoDB's limit for a table.
 const maxTags = 50
 
 // tagged finds the table of a ResourceArn.
@@ -98,8 +98,8 @@ func (e *Engine) retag(arn string, change func(map[string]string)) ([]byte, erro
 	return mustJSON(struct{}{}), nil
 }
 
-// describeContinuousBackups answers what DynamoDB says of a table that was never
-// told otherwise.
+// describeContinuousBackups returns DynamoDB's reply for a table with the default
+// settings.
 func (e *Engine) describeContinuousBackups(c *call) ([]byte, error) {
 	var in tableNameInput
 	if err := decodeStruct(c.body, &in); err != nil {

@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	// maxActions is how many items one transaction may name.
+	// maxActions is the maximum number of items in a transaction.
 	maxActions = 100
-	// transactionFactor is the price of a transaction's reads and writes:
-	// each is done twice, to prepare and to commit. Indexes follow later, once.
+	// transactionFactor is the cost factor of a transaction's reads and writes: each
+	// is done twice, to prepare and to commit. Index writes follow once.
 	transactionFactor = 2
-	// maxToken is the longest ClientRequestToken.
+	// maxToken is the maximum length of a ClientRequestToken.
 	maxToken = 36
 )
 
@@ -47,9 +47,9 @@ func (e *Engine) transactWriteItems(c *call) ([]byte, error) {
 	return o.end(), nil
 }
 
-// compileActions compiles writes that must all concern different items. A key that
-// is none of its table cancels before it is asked whether they do, and before any
-// item is looked at.
+// compileActions compiles writes, which must all write different items. A key that
+// does not fit its table cancels the transaction before this is checked, and before
+// any item is read.
 func (e *Engine) compileActions(requests []*writeRequest) ([]*write, error) {
 	writes := make([]*write, len(requests))
 	places := make([]place, len(requests))
@@ -138,8 +138,8 @@ func (x *transaction) decodeAction(raw []byte) error {
 	return err
 }
 
-// digest stands for what a transaction does. The order of fields does not
-// count: clients write maps in any order.
+// digest identifies the actions of a transaction. It ignores the order of fields,
+// because clients write maps in any order.
 func digest(actions []byte) ([32]byte, error) {
 	var v any
 	if err := json.Unmarshal(actions, &v); err != nil {
@@ -148,7 +148,7 @@ func digest(actions []byte) ([32]byte, error) {
 	return sha256.Sum256(mustJSON(v)), nil
 }
 
-// transact does all of a transaction's writes, or none.
+// transact executes all writes of a transaction, or no write.
 func (e *Engine) transact(c *call, x *transaction, writes []*write) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -187,7 +187,7 @@ func (e *Engine) transact(c *call, x *transaction, writes []*write) error {
 	return nil
 }
 
-// reasonFor is the cancellation reason that a planning error stands for.
+// reasonFor returns the cancellation reason for a planning error.
 func reasonFor(err error) cancellation {
 	var refusal *apiError
 	switch {
@@ -200,8 +200,8 @@ func reasonFor(err error) cancellation {
 	}
 }
 
-// replayed reports whether a token was seen before. A replay applies nothing
-// and costs what reading the items costs. The caller holds mu.
+// replayed reports whether the token was used before. A replay applies nothing and
+// costs as much as reading the items. The caller holds mu.
 func (e *Engine) replayed(c *call, x *transaction, writes []*write) (bool, error) {
 	known, ok := e.tokens.recall(x.token, e.now())
 	if !ok {
@@ -218,10 +218,10 @@ func (e *Engine) replayed(c *call, x *transaction, writes []*write) (bool, error
 	return true, nil
 }
 
-// tokenLife is how long DynamoDB remembers a ClientRequestToken.
+// tokenLife is the time for which DynamoDB remembers a ClientRequestToken.
 const tokenLife = 10 * time.Minute
 
-// tokenMemory is the tokens of the last ten minutes; guarded by Engine.mu.
+// tokenMemory holds the tokens of the last ten minutes; guarded by Engine.mu.
 type tokenMemory struct {
 	digests map[string][32]byte
 	order   []rememberedToken // oldest first; elements never change
@@ -295,7 +295,7 @@ func (e *Engine) transactGetItems(c *call) ([]byte, error) {
 	return o.end(), nil
 }
 
-// checkReads refuses to read an item twice, and cancels what does not name items.
+// checkReads refuses repeated items, and cancels reads whose keys do not fit.
 func checkReads(reads []keyed) error {
 	places := make([]place, len(reads))
 	unfit := make([]error, len(reads))
@@ -308,8 +308,8 @@ func checkReads(reads []keyed) error {
 	return distinct(places, severalOperations)
 }
 
-// cancelUnfit cancels a transaction whose actions name keys that are none of their
-// tables. Like DynamoDB it gives a reason for the first of them alone.
+// cancelUnfit cancels a transaction with keys that do not fit their tables. Like
+// DynamoDB, it gives a reason only for the first of them.
 func cancelUnfit(errs []error) error {
 	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
 		clear(errs[i+1:])
@@ -317,7 +317,7 @@ func cancelUnfit(errs []error) error {
 	return cancelFor(errs)
 }
 
-// cancelFor cancels a transaction if one of its actions has an error.
+// cancelFor cancels a transaction if an action has an error.
 func cancelFor(errs []error) error {
 	refused := false
 	reasons := make([]cancellation, len(errs))
@@ -363,7 +363,7 @@ func (e *Engine) decodeGet(raw []byte) (keyed, error) {
 	return e.compileRead(table, key, &r)
 }
 
-// readTogether reads all items as of one moment.
+// readTogether reads all items at the same moment.
 func (e *Engine) readTogether(c *call, reads []keyed) ([]attr.Item, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()

@@ -7,11 +7,11 @@ import (
 	"github.com/tidegate/tidegate/engine/attr"
 )
 
-// oldestExpiry is how long past an expiry may be: DynamoDB leaves items alone
-// whose time is more than five years ago, taking it for something else.
+// oldestExpiry is the maximum age of an expiry. DynamoDB ignores expiries more than
+// five years ago, because they are probably not times.
 const oldestExpiry = 5 * 365 * 24 * time.Hour
 
-// sweepPage is how many items Expire looks at under one hold of the lock.
+// sweepPage is the number of items that Expire reads each time it takes the lock.
 const sweepPage = 1000
 
 type ttlSpecification struct {
@@ -79,14 +79,13 @@ func (e *Engine) describeTimeToLive(c *call) ([]byte, error) {
 	return mustJSON(map[string]any{"TimeToLiveDescription": d}), nil
 }
 
-// Expire deletes the items whose time to live is at or before now, as
-// DynamoDB's background process does, and returns how many. The engine never
-// does it by itself: its owner calls Expire every now and then. It holds the
-// lock for short pieces only, and looks at each item again before it deletes:
-// one that was given more time meanwhile stays.
+// Expire deletes the items whose time to live is at or before now, like DynamoDB's
+// background process, and returns their number. The engine does not expire items by
+// itself: its owner calls Expire regularly. Expire holds the lock only briefly, and
+// checks each item again before it deletes it, in case its time was extended.
 func (e *Engine) Expire(now time.Time) int {
 	if e.Health() != nil {
-		return 0 // nothing may change before what was not written is
+		return 0 // nothing may change before the pending records are written
 	}
 	e.mu.RLock()
 	var tables []*table
@@ -104,12 +103,12 @@ func (e *Engine) Expire(now time.Time) int {
 			deleted += e.expireItems(t, due, now)
 		}
 	}
-	_ = e.await(0) // a disk that failed is told to everyone who asks from then on
+	_ = e.await(0) // after a disk failure, every later request reports it
 	return deleted
 }
 
-// expired looks through a page of items from a storage key on and returns the
-// keys of those that are due and where the next page begins.
+// expired reads a page of items from a storage key on. It returns the keys of the due
+// items and the start of the next page.
 func (e *Engine) expired(t *table, from string, now time.Time) (due []string, next string, more bool) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -142,15 +141,15 @@ func (e *Engine) expireItems(t *table, due []string, now time.Time) int {
 		if found == nil || !t.isExpired(found.item, now) {
 			continue
 		}
-		// These deletions are free: nobody gets their bill.
+		// These deletions are not billed.
 		e.commit(TimeToLive, 1, &call{}, Commit{}, mutation{table: t, key: key, before: found})
 		deleted++
 	}
 	return deleted
 }
 
-// isExpired reports whether the item's ttl, a number of epoch seconds, has
-// come. The caller holds mu.
+// isExpired reports whether the item's ttl, a number of epoch seconds, has passed.
+// The caller holds mu.
 func (t *table) isExpired(item attr.Item, now time.Time) bool {
 	v, ok := item[t.ttl]
 	if !ok || v.Kind() != attr.KindN {

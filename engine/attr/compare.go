@@ -15,12 +15,12 @@ func (v Value) Equal(w Value) bool {
 	case v.kind == KindM:
 		return v.nested.fields.Equal(w.nested.fields)
 	}
-	// Numbers have one form each, so the fields decide.
+	// A number has a single form, so comparing the fields compares the numbers.
 	return v.text == w.text && v.lo == w.lo && v.hi == w.hi && v.exp == w.exp && v.flag == w.flag
 }
 
-// Equal reports whether both items have equal values under the same names. No
-// item and an empty one are equal.
+// Equal reports whether both items have equal values under the same names. A nil
+// item equals an empty item.
 func (it Item) Equal(other Item) bool {
 	if len(it) != len(other) {
 		return false
@@ -46,8 +46,8 @@ func equalLists(a, b []Value) bool {
 	return true
 }
 
-// Compare orders two values of one kind, S, N or B: strings and binaries by
-// their bytes, numbers by their worth. It reports false for all others, which
+// Compare orders two values of the same kind, S, N or B: strings and binaries by
+// their bytes, numbers numerically. It reports false for all other values, which
 // have no order.
 func Compare(a, b Value) (int, bool) {
 	switch {
@@ -66,9 +66,9 @@ const (
 	sortPositive = 0x30
 )
 
-// SortKey is a string that orders, compared as plain bytes, like the values
-// themselves do among their kind: for S and B their bytes, for N the sign, the
-// exponent and the digits two to a byte. Other kinds have no order, and no key.
+// SortKey returns a string whose byte order is the order of the values of that
+// kind. For S and B it is the bytes; for N it encodes the sign, the exponent and
+// the digits, two to a byte. Other kinds have no order and no sort key.
 func (v Value) SortKey() string {
 	if v.kind == KindN {
 		return v.Number().sortKey()
@@ -76,9 +76,10 @@ func (v Value) SortKey() string {
 	return v.text
 }
 
-// sortKey writes sign, exponent, digit pairs. For a negative number each byte
-// is complemented, and 0xff ends it, so that of two numbers with the same
-// beginning the longer sorts first. Digit pairs are 1 to 100, never 0.
+// sortKey encodes the sign, the exponent and pairs of digits. For a negative
+// number it complements each byte and ends with 0xff, so that of two numbers with
+// the same first digits the longer sorts first. A pair is encoded as 1 to 100,
+// never 0.
 func (n Number) sortKey() string {
 	if n.IsZero() {
 		return string([]byte{sortZero})

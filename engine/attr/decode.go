@@ -8,13 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// MaxDepth is how many levels a value may nest, itself included.
+// MaxDepth is the maximum nesting depth of a value, counting the value itself.
 const MaxDepth = 32
 
-// maxName is the longest name of an attribute, in bytes.
+// maxName is the maximum length of an attribute name, in bytes.
 const maxName = 1<<16 - 1
 
-// Errors of values, in DynamoDB's words.
+// Errors of values, with DynamoDB's messages.
 var (
 	// ErrTooDeep refuses a value that nests more than 32 levels.
 	ErrTooDeep = &ValueError{"Nesting Levels have exceeded supported limits: " +
@@ -29,16 +29,16 @@ var (
 		"Null attribute value types must have the value of true"}
 )
 
-// ValueError says, in DynamoDB's words, what DynamoDB refuses about a value that
-// is well-formed. DynamoDB answers with a ValidationException.
+// ValueError reports a well-formed value that DynamoDB refuses, with DynamoDB's
+// message. DynamoDB answers with a ValidationException.
 type ValueError struct {
 	Message string
 }
 
 func (e *ValueError) Error() string { return e.Message }
 
-// SyntaxError says that a text is not JSON, or not of the JSON types that
-// attribute values have. DynamoDB answers with a SerializationException.
+// SyntaxError reports a text that is not JSON, or has JSON types that attribute
+// values do not have. DynamoDB answers with a SerializationException.
 type SyntaxError struct {
 	Message string
 	Offset  int // bytes before the fault
@@ -47,9 +47,9 @@ type SyntaxError struct {
 func (e *SyntaxError) Error() string { return e.Message }
 
 // UnmarshalJSON reads an attribute value in DynamoDB JSON. The value shares no
-// memory with data. It fails with a SyntaxError for what is ill-formed, and in
-// DynamoDB's words for what it refuses: no type or several, an ill-formed
-// number, an empty set or one with duplicates, nesting beyond 32 levels.
+// memory with data. It returns a SyntaxError for ill-formed text, and a ValueError
+// with DynamoDB's message for a missing type, several types, an ill-formed number,
+// an empty set, a set with duplicates, or nesting beyond 32 levels.
 func (v *Value) UnmarshalJSON(data []byte) error {
 	d := decoder{src: data}
 	got, err := d.value(1)
@@ -64,7 +64,8 @@ func (v *Value) UnmarshalJSON(data []byte) error {
 }
 
 // UnmarshalJSON reads an object of attribute values in DynamoDB JSON into a new
-// map; of fields of one name the last counts. It fails like Value's.
+// map. If a field name repeats, the last value wins. It fails like
+// [Value.UnmarshalJSON].
 func (it *Item) UnmarshalJSON(data []byte) error {
 	d := decoder{src: data}
 	got, err := d.item(1)
@@ -78,13 +79,13 @@ func (it *Item) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// decoder walks a JSON text. Its methods leave at behind what they have read.
+// decoder walks a JSON text. Its methods leave at behind the input they have read.
 type decoder struct {
 	src []byte
 	at  int
 }
 
-// next is the first byte behind white space, and 0 at the end.
+// next skips white space and returns the byte behind it, or 0 at the end.
 func (d *decoder) next() byte {
 	for d.at < len(d.src) {
 		c := d.src[d.at]
@@ -121,14 +122,15 @@ func (d *decoder) end() error {
 	return nil
 }
 
-// A guess at the fields of an item spares its map from growing step by step:
-// one for so many bytes of JSON, but no more than so many.
+// The decoder estimates the number of fields from the size of the JSON, so that
+// the map of an item does not grow step by step: a field for every fieldBytes, at
+// most manyFields.
 const (
 	fieldBytes = 32
 	manyFields = 64
 )
 
-// item reads an object of values of a level.
+// item reads an object of values at the depth.
 func (d *decoder) item(depth int) (Item, error) {
 	if !d.take('{') {
 		return nil, d.expected("an object of attribute values")
@@ -165,7 +167,7 @@ func (d *decoder) item(depth int) (Item, error) {
 	}
 }
 
-// value reads an object of one field, the value's tag.
+// value reads an object with a single field; its name is the type of the value.
 func (d *decoder) value(depth int) (Value, error) {
 	if depth > MaxDepth {
 		return Value{}, ErrTooDeep
@@ -302,7 +304,7 @@ func (d *decoder) text() (string, error) {
 	return string(raw), err
 }
 
-// raw reads a string; without escapes, the bytes are those of the source.
+// raw reads a string. If it has no escapes, the result points into the source.
 func (d *decoder) raw() ([]byte, error) {
 	if !d.take('"') {
 		return nil, d.expected("a string")
@@ -328,8 +330,8 @@ func (d *decoder) raw() ([]byte, error) {
 	return nil, d.expected("the end of the string")
 }
 
-// escaped reads on where a string turned out to have an escape. They are rare
-// in items, so the standard library decodes them.
+// escaped reads the rest of a string that has an escape. Escapes are rare in
+// items, so the standard library decodes them.
 func (d *decoder) escaped(begin int) ([]byte, error) {
 	for d.at < len(d.src) && d.src[d.at] != '"' {
 		if d.src[d.at] == '\\' {

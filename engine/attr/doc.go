@@ -5,25 +5,27 @@
 //	       ▼                                    │ Item.AppendJSON
 //	Item{"PK": Str("a"), "n": Num(100)} ── Equal, Compare, SortKey, Size
 //
-// Words:
+// # Terms
 //
-//   - A kind is a data type: S, N, B, BOOL, NULL, the sets SS, NS, BS, and the
+//   - kind: a data type: S, N, B, BOOL, NULL, the sets SS, NS and BS, and the
 //     documents L and M.
-//   - A value is one attribute's content. It never changes after it is made:
-//     slices and maps handed to a constructor, or taken from an accessor, are
-//     shared and must not be written to. So values are copied freely, and an
-//     Item is cloned by cloning its map alone.
-//   - A sort key is a string whose byte order is DynamoDB's order of the value.
+//   - value: the content of an attribute. A value never changes after it is made:
+//     the slices and maps that a constructor takes or an accessor returns are
+//     shared, and callers must not write to them. Callers may copy values freely,
+//     and cloning the map of an Item clones the Item.
+//   - sort key: a string for each value; its byte order is the order of the values.
 //
-// Example:
+// # Example
 //
 //	var item attr.Item
 //	err := item.UnmarshalJSON([]byte(`{"hits":{"N":"41"}}`))
 //	n, err := item["hits"].Number().Add(attr.Int(1))
 //	item["hits"] = attr.Num(n) // {"hits":{"N":"42"}}
 //
-// The JSON decoder is written by hand: decoding is the hottest part of an
-// UpdateItem, and the shape is so narrow (objects of one field, whose value is
-// nearly always a short string) that a scanner specialised to it needs no
-// tokens, no reflection and no memory beyond the values themselves.
+// # The JSON decoder
+//
+// The decoder is written by hand, because decoding takes most of the time of an
+// UpdateItem. The format is narrow: objects with a single field, whose value is
+// nearly always a short string. A scanner for this format needs no tokens, no
+// reflection and no memory besides the values.
 package attr

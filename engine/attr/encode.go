@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// AppendJSON appends the value in DynamoDB JSON, such as {"S":"x"}. The zero
-// Value, which has no form, is written as null.
+// AppendJSON appends the value in DynamoDB JSON, such as {"S":"x"}. It writes the
+// zero Value, which has no JSON form, as null.
 func (v Value) AppendJSON(dst []byte) []byte {
 	if v.kind == 0 {
 		return append(dst, "null"...)
@@ -53,8 +53,8 @@ func appendArray(dst []byte, elems []Value, appendOne func(Value, []byte) []byte
 	return append(dst, ']')
 }
 
-// AppendJSON appends the item in DynamoDB JSON, in no particular order of
-// names. No item is written as an empty one.
+// AppendJSON appends the item in DynamoDB JSON, with the names in no particular
+// order. It writes a nil item like an empty item.
 func (it Item) AppendJSON(dst []byte) []byte {
 	dst = append(dst, '{')
 	first := true
@@ -69,7 +69,7 @@ func (it Item) AppendJSON(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// MarshalJSON is AppendJSON for encoding/json. The zero Value is an error.
+// MarshalJSON implements [json.Marshaler]. It fails for the zero Value.
 func (v Value) MarshalJSON() ([]byte, error) {
 	if v.kind == 0 {
 		return nil, errors.New("an attribute value without a kind has no JSON form")
@@ -77,7 +77,7 @@ func (v Value) MarshalJSON() ([]byte, error) {
 	return v.AppendJSON(nil), nil
 }
 
-// MarshalJSON is AppendJSON for encoding/json.
+// MarshalJSON implements [json.Marshaler].
 func (it Item) MarshalJSON() ([]byte, error) { return it.AppendJSON(nil), nil }
 
 // appendString writes a JSON string. Bytes that are not UTF-8 become U+FFFD.

@@ -17,7 +17,7 @@ const (
 	KindM
 )
 
-// String is the kind's tag in DynamoDB JSON, and empty for what is no kind.
+// String returns the type descriptor in DynamoDB JSON; empty for an invalid kind.
 func (k Kind) String() string {
 	switch k {
 	case KindS:
@@ -44,7 +44,8 @@ func (k Kind) String() string {
 	return ""
 }
 
-// ParseKind is the inverse of String.
+// ParseKind returns the kind with a type descriptor; it reports false if there is
+// no such kind.
 func ParseKind(tag string) (Kind, bool) {
 	for k := KindS; k <= KindM; k++ {
 		if k.String() == tag {
@@ -57,13 +58,13 @@ func ParseKind(tag string) (Kind, bool) {
 // IsSet reports whether the kind is SS, NS or BS.
 func (k Kind) IsSet() bool { return k >= KindSS && k <= KindBS }
 
-// IsDocument reports whether the kind is L or M, whose values nest.
+// IsDocument reports whether the kind is L or M; values of these kinds nest.
 func (k Kind) IsDocument() bool { return k == KindL || k == KindM }
 
-// IsScalar reports whether the kind is S, N or B, whose values are ordered.
+// IsScalar reports whether the kind is S, N or B; values of these kinds have an order.
 func (k Kind) IsScalar() bool { return k >= KindS && k <= KindB }
 
-// Member is the kind of a set's elements, and 0 for what is no set.
+// Member returns the kind of a set's elements; 0 for a kind that is not a set.
 func (k Kind) Member() Kind {
 	if !k.IsSet() {
 		return 0

@@ -25,7 +25,7 @@ var (
 // Number is an exact decimal of at most 38 significant digits: coefficient ×
 // 10^exponent. The zero Number is 0.
 //
-// Each worth has one form, so that == compares: an integer of at most 38
+// Equal numbers have the same form, so == compares them: an integer of at most 38
 // digits has exponent 0; any other number has no trailing zero in its
 // coefficient; 0 is not negative.
 type Number struct {
@@ -34,7 +34,7 @@ type Number struct {
 	neg    bool
 }
 
-// Int is the number of an integer.
+// Int returns an integer as a Number.
 func Int(i int64) Number {
 	if i < 0 {
 		return Number{lo: -uint64(i), neg: true}
@@ -48,8 +48,8 @@ func (n Number) IsZero() bool { return n.lo|n.hi == 0 }
 // isShort reports whether n is an integer within 64 bits and a sign.
 func (n Number) isShort() bool { return n.hi == 0 && n.exp == 0 }
 
-// Add is n + m. It fails, in DynamoDB's words, if the exact sum has more than
-// 38 significant digits or a magnitude beyond DynamoDB's.
+// Add returns n + m. It fails, with DynamoDB's message, if the exact sum has more
+// than 38 significant digits or a magnitude beyond DynamoDB's.
 func (n Number) Add(m Number) (Number, error) {
 	if n.isShort() && m.isShort() {
 		if n.neg != m.neg {
@@ -62,7 +62,7 @@ func (n Number) Add(m Number) (Number, error) {
 	return n.addBig(m)
 }
 
-// Sub is n - m; it fails like Add.
+// Sub returns n - m; it fails like Add.
 func (n Number) Sub(m Number) (Number, error) {
 	if !m.IsZero() {
 		m.neg = !m.neg
@@ -88,7 +88,7 @@ func (n Number) addBig(m Number) (Number, error) {
 	return fromDigits(sum.Sign() < 0, new(big.Int).Abs(sum).String(), int(exp))
 }
 
-// scaled is n / 10^exp, exp being at most n's.
+// scaled returns n / 10^exp; exp is at most the exponent of n.
 func (n Number) scaled(exp int16) *big.Int {
 	x := new(big.Int).SetUint64(n.hi)
 	x.Lsh(x, 64).Or(x, new(big.Int).SetUint64(n.lo))
@@ -100,7 +100,7 @@ func (n Number) scaled(exp int16) *big.Int {
 	return x
 }
 
-// Cmp is -1, 0 or 1 as n is less than, equal to or greater than m.
+// Cmp returns -1 if n < m, 0 if n == m, and 1 if n > m.
 func (n Number) Cmp(m Number) int {
 	switch {
 	case n == m:
@@ -115,7 +115,7 @@ func (n Number) Cmp(m Number) int {
 	return signed(n.cmpMagnitude(m), n.neg)
 }
 
-// signed is c, or its opposite for negative numbers.
+// signed returns c, negated for negative numbers.
 func signed(c int, negative bool) int {
 	if negative {
 		return -c
@@ -150,7 +150,7 @@ func cmp128(ahi, alo, bhi, blo uint64) int {
 	return 1
 }
 
-// shift is x × 10^by; the product has at most 38 digits.
+// shift returns x × 10^by; the product has at most 38 digits.
 func shift(hi, lo uint64, by int) (uint64, uint64) {
 	for range by {
 		var carry uint64
@@ -178,8 +178,8 @@ func (n Number) appendCoefficient(dst []byte) []byte {
 	return append(dst, digits...)
 }
 
-// significant is the digits without trailing zeros, written into the empty buf,
-// and the magnitude.
+// significant writes the digits without trailing zeros into the empty buf and
+// returns them and the magnitude.
 func (n Number) significant(buf []byte) (digits []byte, magnitude int) {
 	digits = n.appendCoefficient(buf)
 	magnitude = int(n.exp) + len(digits) - 1

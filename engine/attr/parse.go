@@ -2,16 +2,17 @@ package attr
 
 import "math/bits"
 
-// shortDigits is how many digits are read without a thought of overflow.
+// shortDigits is the number of digits that always fit into 64 bits.
 const shortDigits = 18
 
 // ParseNumber reads a decimal: an optional sign, digits with an optional point,
-// an optional exponent. Zeros before and behind do not count as digits. What is
-// no number, has more than 38 significant digits or lies beyond DynamoDB's
-// magnitudes is refused in DynamoDB's words.
+// an optional exponent. Leading and trailing zeros do not count as digits. It
+// fails, with DynamoDB's message, if s is not a number, has more than 38
+// significant digits or a magnitude beyond DynamoDB's.
 func ParseNumber(s string) (Number, error) { return parseNumber(s) }
 
-// parseNumber spares the decoder a copy of its input.
+// parseNumber is ParseNumber for strings and bytes: the decoder need not copy its
+// input.
 func parseNumber[T string | []byte](s T) (Number, error) {
 	digits, neg := s, false
 	if len(s) > 0 && s[0] == '-' {
@@ -64,7 +65,7 @@ func cutDigits(s string) (digits, rest string) {
 	return s[:i], s[i:]
 }
 
-// farExponent is beyond all limits, whatever the digits of a request's number.
+// farExponent exceeds every limit, even if all digits of a request follow the point.
 const farExponent = 1 << 30
 
 func parseExponent(s string) (int, bool) {
@@ -92,7 +93,7 @@ func parseExponent(s string) (int, bool) {
 	return exp, true
 }
 
-// fromDigits is the number of plain digits × 10^exp, in its one form.
+// fromDigits returns digits × 10^exp in the normal form of a Number.
 func fromDigits(neg bool, digits string, exp int) (Number, error) {
 	for digits != "" && digits[0] == '0' {
 		digits = digits[1:]

@@ -1,9 +1,9 @@
 package attr
 
-// fewElements is the size up to which sets are searched one by one.
+// fewElements is the largest set that is searched linearly.
 const fewElements = 12
 
-// membership tells which values of one set kind are among elems.
+// membership returns a test for membership in elems. All values have the same kind.
 func membership(elems []Value) func(Value) bool {
 	if len(elems) <= fewElements {
 		return func(v Value) bool { return contains(elems, v) }
@@ -43,7 +43,7 @@ func hasDuplicates(elems []Value) bool {
 	return len(seen) != len(elems)
 }
 
-// equalSets relies on sets having no duplicates.
+// equalSets compares sets; sets have no duplicates.
 func equalSets(a, b []Value) bool {
 	if len(a) != len(b) {
 		return false
@@ -65,8 +65,8 @@ func (v Value) Has(e Value) bool {
 	return false
 }
 
-// Union is the set v followed by the elements of w that it lacks; both are sets
-// of one kind.
+// Union returns the set v followed by the elements of w that v lacks. Both sets
+// have the same kind.
 func (v Value) Union(w Value) Value {
 	extra := missing(w.nested.elems, v.nested.elems)
 	elems := make([]Value, 0, len(v.nested.elems)+len(extra))
@@ -74,8 +74,8 @@ func (v Value) Union(w Value) Value {
 	return Value{kind: v.kind, nested: &nesting{elems: elems}}
 }
 
-// Without is the set v less the elements of w, both being sets of one kind. It
-// reports false if none is left, for there is no empty set.
+// Without returns the set v without the elements of w. Both sets have the same
+// kind. It reports false if no element is left, because sets cannot be empty.
 func (v Value) Without(w Value) (Value, bool) {
 	rest := missing(v.nested.elems, w.nested.elems)
 	if len(rest) == 0 {
@@ -84,7 +84,7 @@ func (v Value) Without(w Value) (Value, bool) {
 	return Value{kind: v.kind, nested: &nesting{elems: rest}}, true
 }
 
-// missing is the elements that are not in other.
+// missing returns the elements that are not in other.
 func missing(elems, other []Value) []Value {
 	var out []Value
 	isMember := membership(other)

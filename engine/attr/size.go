@@ -7,10 +7,10 @@ const (
 	sizeElement  = 1 // each value in a list or map
 )
 
-// Size is the value's share of an item's size in bytes, by DynamoDB's
-// documented rules: text and binary by their bytes; a number by one byte for
-// two significant digits and one more, a negative one by another; a list or map
-// by 3 bytes and one for each element, besides the elements and names.
+// Size returns the value's share of the item size in bytes, by DynamoDB's
+// documented rules. A string or binary takes its bytes. A number takes a byte for
+// two significant digits and a further byte, and another if it is negative. A list
+// or map takes 3 bytes and a byte for each element, and the elements and names.
 func (v Value) Size() int {
 	switch v.kind {
 	case KindS, KindB:
@@ -29,7 +29,7 @@ func (v Value) Size() int {
 	return 0
 }
 
-// Size is the item's size in bytes as DynamoDB bills it: names and values.
+// Size returns the item's size in bytes as DynamoDB bills it: names and values.
 func (it Item) Size() int {
 	total := 0
 	for name, v := range it {
@@ -46,8 +46,8 @@ func sizes(elems []Value) int {
 	return total
 }
 
-// size counts the pairs of digits as they stand around the decimal point: 123
-// is 01 23, two pairs, and 12.3 is 12 30.
+// size counts the pairs of digits, aligned to the decimal point: 123 is 01 23, two
+// pairs, and 12.3 is 12 30.
 func (n Number) size() int {
 	if n.IsZero() {
 		return 1

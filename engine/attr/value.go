@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Value is one attribute's content. The zero Value has no kind and stands for
-// nothing that DynamoDB can store.
+// Value is the content of an attribute. The zero Value has no kind, and DynamoDB
+// cannot store it.
 type Value struct {
 	hi, lo uint64 // N: the coefficient
 	exp    int16  // N: the exponent
@@ -27,32 +27,32 @@ type nesting struct {
 // Item is a set of named values: a stored item, a key, or the content of a map.
 type Item map[string]Value
 
-// Str makes a string value.
+// Str returns a string value.
 func Str(s string) Value { return Value{kind: KindS, text: s} }
 
-// Num makes a number value.
+// Num returns a number value.
 func Num(n Number) Value {
 	return Value{kind: KindN, hi: n.hi, lo: n.lo, exp: n.exp, flag: n.neg}
 }
 
-// Bin makes a binary value of a copy of b.
+// Bin returns a binary value with a copy of b.
 func Bin(b []byte) Value { return Value{kind: KindB, text: string(b)} }
 
-// Bool makes a boolean value.
+// Bool returns a boolean value.
 func Bool(b bool) Value { return Value{kind: KindBOOL, flag: b} }
 
-// Null makes the null value.
+// Null returns the null value.
 func Null() Value { return Value{kind: KindNULL} }
 
-// List makes a list of elems, which it keeps.
+// List returns a list of elems, and keeps the slice.
 func List(elems []Value) Value { return Value{kind: KindL, nested: &nesting{elems: elems}} }
 
-// Map makes a map of fields, which it keeps.
+// Map returns a map of fields, and keeps the Item.
 func Map(fields Item) Value { return Value{kind: KindM, nested: &nesting{fields: fields}} }
 
-// Set makes a set of elems, which it keeps in their order. It refuses a kind
-// that is no set, an element of another kind, and what DynamoDB refuses: an
-// empty set, and an element that is there twice.
+// Set returns a set of elems in their order, and keeps the slice. It fails if kind
+// is not a set or an element has another kind and, with DynamoDB's message, if the
+// set is empty or has duplicates.
 func Set(kind Kind, elems []Value) (Value, error) {
 	if !kind.IsSet() {
 		return Value{}, fmt.Errorf("a set is of kind SS, NS or BS, not %q", kind)
@@ -100,10 +100,10 @@ func duplicates(kind Kind, elems []Value) error {
 	return &ValueError{list + " contains duplicates."}
 }
 
-// Kind is the value's data type; 0 for the zero Value.
+// Kind returns the value's data type; 0 for the zero Value.
 func (v Value) Kind() Kind { return v.kind }
 
-// Text is the content of an S, and empty for other kinds.
+// Text returns the content of an S; empty for other kinds.
 func (v Value) Text() string {
 	if v.kind != KindS {
 		return ""
@@ -111,7 +111,7 @@ func (v Value) Text() string {
 	return v.text
 }
 
-// Bytes is a copy of the content of a B, and nil for other kinds.
+// Bytes returns a copy of the content of a B; nil for other kinds.
 func (v Value) Bytes() []byte {
 	if v.kind != KindB {
 		return nil
@@ -119,7 +119,7 @@ func (v Value) Bytes() []byte {
 	return []byte(v.text)
 }
 
-// Number is the content of an N, and zero for other kinds.
+// Number returns the content of an N; zero for other kinds.
 func (v Value) Number() Number {
 	if v.kind != KindN {
 		return Number{}
@@ -127,10 +127,10 @@ func (v Value) Number() Number {
 	return Number{hi: v.hi, lo: v.lo, exp: v.exp, neg: v.flag}
 }
 
-// Bool is the content of a BOOL, and false for other kinds.
+// Bool returns the content of a BOOL; false for other kinds.
 func (v Value) Bool() bool { return v.kind == KindBOOL && v.flag }
 
-// List is the elements of an L, and nil for other kinds.
+// List returns the elements of an L; nil for other kinds.
 func (v Value) List() []Value {
 	if v.kind != KindL {
 		return nil
@@ -138,7 +138,7 @@ func (v Value) List() []Value {
 	return v.nested.elems
 }
 
-// Map is the fields of an M, and nil for other kinds.
+// Map returns the fields of an M; nil for other kinds.
 func (v Value) Map() Item {
 	if v.kind != KindM {
 		return nil
@@ -146,8 +146,8 @@ func (v Value) Map() Item {
 	return v.nested.fields
 }
 
-// Elems is the elements of a set in the order they were given, and nil for
-// other kinds.
+// Elems returns the elements of a set in the order in which they were given; nil
+// for other kinds.
 func (v Value) Elems() []Value {
 	if !v.kind.IsSet() {
 		return nil
@@ -155,8 +155,8 @@ func (v Value) Elems() []Value {
 	return v.nested.elems
 }
 
-// Depth is how many levels the value nests: 1, and for documents one more than
-// the deepest value inside.
+// Depth returns the nesting depth of the value: 1, and for documents the depth of
+// the deepest element plus 1.
 func (v Value) Depth() int {
 	deepest := 0
 	for _, e := range v.List() {
@@ -168,6 +168,6 @@ func (v Value) Depth() int {
 	return deepest + 1
 }
 
-// Clone copies the item's own map; the values are shared, for they never
-// change. The clone of nil is nil.
+// Clone copies the item's map. The copy shares the values, which never change. The
+// clone of nil is nil.
 func (it Item) Clone() Item { return maps.Clone(it) }

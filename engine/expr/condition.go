@@ -7,22 +7,21 @@ import (
 	"github.com/tidegate/tidegate/engine/attr"
 )
 
-// Condition is a condition or filter, bound to the values of one request. Any
-// number of goroutines may evaluate it at once.
+// Condition is a condition or filter, bound to the values of a request. It is safe
+// for concurrent use.
 type Condition struct {
 	root *node
 	binding
 }
 
-// Names is the top-level attributes that the condition looks at, in the order of
-// the expression; one that it names twice is there twice.
+// Names returns the top-level attributes that the condition reads, in the order of
+// the expression. A name that the expression repeats is returned as often.
 func (c *Condition) Names() []string { return c.appendNames(nil, c.root, 1) }
 
-// Nested is those of Names that the condition looks into: it asks for an element
-// or an entry of theirs.
+// Nested returns the Names for which the condition reads a nested element or entry.
 func (c *Condition) Nested() []string { return c.appendNames(nil, c.root, 2) }
 
-// appendNames adds where the paths of so many elements at least begin.
+// appendNames adds the first element of each path with at least that many elements.
 func (c *Condition) appendNames(names []string, n *node, elements int) []string {
 	if n.op == opPath {
 		if len(n.path) >= elements {
@@ -36,10 +35,10 @@ func (c *Condition) appendNames(names []string, n *node, elements int) []string 
 	return names
 }
 
-// Eval reports whether the item meets the condition; a nil item has no
-// attributes. A comparison with an absent operand, or of operands of different
-// types, is false (so that its NOT is true), except that <> is true then. The
-// error is nil at present: what can be wrong shows when the condition is parsed.
+// Eval reports whether the item meets the condition; a nil item has no attributes.
+// A comparison with an absent operand, or of operands of different types, is false,
+// so its NOT is true; only <> is then true. The error is always nil at present:
+// parsing the condition finds all errors.
 func (c *Condition) Eval(item attr.Item) (bool, error) {
 	return c.holds(c.root, item), nil
 }
@@ -92,7 +91,7 @@ func (c *Condition) isAmong(v attr.Value, list []*node, item attr.Item) bool {
 	return false
 }
 
-// compares applies an operator or a function of two operands that are there.
+// compares applies an operator or a function to two operands that are present.
 func compares(op string, a, b attr.Value) bool {
 	switch op {
 	case "=":
@@ -121,8 +120,8 @@ func compares(op string, a, b attr.Value) bool {
 	return order >= 0
 }
 
-// isText reports whether both are strings, or both binaries. The sort key of
-// such a value is its bytes.
+// isText reports whether both are strings, or both binaries. The sort key of such a
+// value is its bytes.
 func isText(a, b attr.Value) bool {
 	return a.Kind() == b.Kind() && (a.Kind() == attr.KindS || a.Kind() == attr.KindB)
 }
@@ -149,8 +148,8 @@ func (c *Condition) operand(n *node, item attr.Item) (attr.Value, bool) {
 	return sizeOf(v)
 }
 
-// sizeOf is size(): UTF-16 code units, bytes or elements. Numbers, booleans and
-// null have none.
+// sizeOf implements size(): it counts UTF-16 code units, bytes or elements. It
+// reports false for numbers, booleans and null, which have no size.
 func sizeOf(v attr.Value) (attr.Value, bool) {
 	size := 0
 	switch v.Kind() {
@@ -172,7 +171,7 @@ func sizeOf(v attr.Value) (attr.Value, bool) {
 	return attr.Num(attr.Int(int64(size))), true
 }
 
-// check refuses what the request's own operands make senseless.
+// check refuses operators and functions that cannot accept the request's operands.
 func (b *binding) check(tests []*node) error {
 	for _, n := range tests {
 		if err := b.checkTest(n); err != nil {
@@ -216,7 +215,7 @@ func (b *binding) checkTest(n *node) error {
 	return nil
 }
 
-// takes reports whether an operator or function has a use for a constant.
+// takes reports whether an operator or function accepts a constant of the kind.
 func takes(op string, kind attr.Kind) bool {
 	switch op {
 	case "<", "<=", ">", ">=":
@@ -303,7 +302,7 @@ func (b *binding) checkBounds(n *node) error {
 		"upper bound operand: AttributeValue: %s", rule, describe(lower), describe(upper))
 }
 
-// describe prints a scalar as DynamoDB's errors do: {S:abc}.
+// describe prints a scalar like DynamoDB's errors: {S:abc}.
 func describe(v attr.Value) string {
 	content := v.SortKey()
 	if v.Kind() == attr.KindN {

@@ -6,30 +6,34 @@
 //	   └────────── Parser's memo ──────────┘      │                ▼
 //	                       names and values of the request     stored item
 //
-// Words:
+// # Terms
 //
-//   - A placeholder is a #name or a :value in an expression.
-//   - An Env is the placeholders of one request. It notes which are used, for
-//     DynamoDB refuses spare ones.
-//   - A tree is a parsed expression; its placeholders are slots. It depends on
-//     the source text alone, so a Parser keeps the trees of texts that recur.
-//   - Binding fills the slots and checks what only the values can tell: types
-//     of operands, paths that overlap.
-//   - A fault is what is wrong with an expression, in DynamoDB's words.
+//   - placeholder: a #name or a :value in an expression.
+//   - Env: the placeholders of a request. It records which of them the expressions
+//     use, because DynamoDB refuses unused placeholders.
+//   - tree: a parsed expression, with slots for its placeholders. A tree depends
+//     only on the source text, so a Parser caches the trees of repeated texts.
+//   - binding: filling the slots, and checking the types of operands and the
+//     overlap of paths, which depend on the request's names and values.
+//   - fault: an error in an expression, with DynamoDB's message.
 //
-// Example:
+// # Example
 //
-//	env := parser.Env(map[string]string{"#n": "hits"}, map[string]attr.Value{":one": attr.Num(attr.Int(1))})
-//	update, err := env.Update("ADD #n :one")
-//	condition, err := env.Condition("#n >= :one")
+//	env := parser.Env(map[string]string{"#n": "hits"}, map[string]attr.Value{":n": attr.Num(attr.Int(1))})
+//	update, err := env.Update("ADD #n :n")
+//	condition, err := env.Condition("#n >= :n")
 //	err = env.Unused()
-//	ok, err := condition.Eval(item)            // false: item has no hits
-//	updated, touched, err := update.Apply(item) // hits = 1; touched = [hits]
+//	ok, err := condition.Eval(item)   // false: item has no hits
+//	updated, err := update.Apply(item) // hits = 1; update.Paths() = [[hits]]
 //
-// Two rules surprise. A comparison with an absent attribute is false, and so
-// its NOT is true; only <> is true for an absent attribute. And every operand of
-// an update reads the item as it was: SET a = b, b = a swaps.
+// # Semantics
 //
-// No source text can harm the process: an expression is at most 4 KB, nesting
-// is bounded, and so is the number of trees kept.
+// A comparison with an absent attribute is false, so its NOT is true; only <> is
+// true for an absent attribute.
+//
+// Every operand of an update reads the item as it was before the update:
+// SET a = b, b = a swaps the attributes.
+//
+// An expression has at most 4 KB, its nesting is bounded, and so is the number of
+// cached trees: no source text can exhaust the process.
 package expr

@@ -9,18 +9,18 @@ import (
 	"github.com/tidegate/tidegate/engine/attr"
 )
 
-// Parser parses expressions and remembers the trees of the texts it has seen,
-// a bounded number of each kind. The zero Parser is ready; any number of
-// goroutines may use it at once.
+// Parser parses expressions and caches the trees of the texts it has parsed, a
+// bounded number of each kind. The zero Parser is ready to use. A Parser is safe
+// for concurrent use.
 type Parser struct {
 	conditions  memo[*conditionTree] // filters and key conditions too
 	updates     memo[*updateTree]
 	projections memo[*projectionTree]
 }
 
-// Env carries the placeholders of one request and notes which of them its
-// expressions use. It is not for concurrent use. Every error of its methods,
-// and of what they return, is material for a ValidationException.
+// Env holds the placeholders of a request and records which of them its
+// expressions use. It is not safe for concurrent use. Every error that its methods,
+// or the values they return, report belongs into a ValidationException.
 type Env struct {
 	parser *Parser
 	names  map[string]string
@@ -28,16 +28,16 @@ type Env struct {
 	used   []*placeholders
 }
 
-// NewEnv makes the Env of one request with ExpressionAttributeNames and
-// ExpressionAttributeValues, by its own Parser, which remembers nothing from
-// before. What answers many requests keeps a Parser and calls its Env.
+// NewEnv returns the Env of a request with its ExpressionAttributeNames and
+// ExpressionAttributeValues. It has its own Parser with an empty cache. A program
+// that handles many requests keeps a Parser and calls [Parser.Env].
 func NewEnv(names map[string]string, values map[string]attr.Value) *Env {
 	return new(Parser).Env(names, values)
 }
 
-// Env is NewEnv with this Parser. The placeholders' own syntax is checked when
-// an expression fails, and by Unused: a placeholder that a valid expression
-// uses is spelled right.
+// Env returns an Env that uses this Parser. The syntax of the placeholders is
+// checked when an expression fails, and by Unused: a placeholder that a valid
+// expression uses is well-formed.
 func (p *Parser) Env(names map[string]string, values map[string]attr.Value) *Env {
 	return &Env{parser: p, names: names, values: values, used: make([]*placeholders, 0, 4)}
 }
@@ -47,7 +47,7 @@ func (e *Env) Condition(src string) (*Condition, error) {
 	return e.condition("ConditionExpression", src)
 }
 
-// Filter is Condition for a FilterExpression; only its errors differ.
+// Filter parses a FilterExpression; it differs from Condition only in its errors.
 func (e *Env) Filter(src string) (*Condition, error) {
 	return e.condition("FilterExpression", src)
 }
@@ -105,8 +105,8 @@ func (e *Env) Projection(src string) (*Projection, error) {
 	return p, nil
 }
 
-// refuse says which parameter is at fault, unless the placeholders are: those
-// DynamoDB checks first.
+// refuse adds the name of the parameter to a fault. If a placeholder is ill-formed,
+// it returns that error, because DynamoDB checks placeholders first.
 func (e *Env) refuse(parameter string, err error) error {
 	if bad := e.checkPlaceholders(); bad != nil {
 		return bad
@@ -118,7 +118,7 @@ func (e *Env) refuse(parameter string, err error) error {
 	return err
 }
 
-// checkPlaceholders refuses ill-formed placeholders, the first in their order.
+// checkPlaceholders returns an error for the first ill-formed placeholder, if any.
 func (e *Env) checkPlaceholders() error {
 	for _, key := range slices.Sorted(maps.Keys(e.names)) {
 		if !isPlaceholder(key, tokenName) {
@@ -145,8 +145,8 @@ func isPlaceholder(key string, kind tokenKind) bool {
 	return got == kind && size == len(key)
 }
 
-// Unused refuses placeholders that no expression of this Env has used, and
-// ill-formed ones. It is called after all of the request's expressions.
+// Unused returns an error if no expression of this Env has used a placeholder, or
+// if a placeholder is ill-formed. Call it after all of the request's expressions.
 func (e *Env) Unused() error {
 	names := make([][]string, 0, 4)
 	values := make([][]string, 0, 4)
@@ -154,7 +154,7 @@ func (e *Env) Unused() error {
 		names = append(names, used.sortedNames)
 		values = append(values, used.sortedValues)
 	}
-	// Whatever the expressions use is there, so counting finds the spare ones.
+	// Every used placeholder exists, so equal counts mean that all are used.
 	if countDistinct(names) == len(e.names) && countDistinct(values) == len(e.values) {
 		return nil
 	}
@@ -176,7 +176,7 @@ func unused(parameter string, keys []string, used [][]string) error {
 	return validation("Value provided in %s unused in expressions: keys: {%s}", parameter, strings.Join(spare, ", "))
 }
 
-// countDistinct is how many different words the sorted lists have together.
+// countDistinct returns the number of different words in the sorted lists.
 func countDistinct(lists [][]string) int {
 	if len(lists) == 1 {
 		return len(lists[0])
@@ -200,7 +200,7 @@ func countDistinct(lists [][]string) int {
 	}
 }
 
-// binding is the placeholders of a tree, resolved for one request.
+// binding holds the placeholders of a tree, resolved for a request.
 type binding struct {
 	names  []string
 	values []attr.Value
@@ -248,7 +248,7 @@ func (b *binding) path(steps []step) Path {
 	return path
 }
 
-// find is the value of the item that the path leads to.
+// find returns the value of the item at the path.
 func (b *binding) find(item attr.Item, steps []step) (attr.Value, bool) {
 	v, ok := item[b.element(steps[0]).Name]
 	for _, s := range steps[1:] {
@@ -260,7 +260,7 @@ func (b *binding) find(item attr.Item, steps []step) (attr.Value, bool) {
 	return v, ok
 }
 
-// child is the value one step inside v.
+// child returns the value at an element directly inside v.
 func child(v attr.Value, e Element) (attr.Value, bool) {
 	if e.Index < 0 {
 		inner, ok := v.Map()[e.Name]
@@ -272,7 +272,7 @@ func child(v attr.Value, e Element) (attr.Value, bool) {
 	return attr.Value{}, false
 }
 
-// constant is the value of an operand that the request itself gives.
+// constant returns the value of an operand that is a :value of the request.
 func (b *binding) constant(n *node) (attr.Value, bool) {
 	if n.op != opValue {
 		return attr.Value{}, false

@@ -2,8 +2,8 @@ package expr
 
 import "fmt"
 
-// ValidationError is what DynamoDB answers with a ValidationException: a
-// request whose expressions, placeholders or operands it refuses.
+// ValidationError reports a request whose expressions, placeholders or operands
+// DynamoDB refuses with a ValidationException.
 type ValidationError struct {
 	Message string // in DynamoDB's words
 }
@@ -14,15 +14,14 @@ func validation(format string, args ...any) error {
 	return &ValidationError{Message: fmt.Sprintf(format, args...)}
 }
 
-// Errors that an update meets in the item, in DynamoDB's words.
+// Errors of an update that does not fit the item, with DynamoDB's messages.
 var (
 	errInvalidPath = &ValidationError{"The document path provided in the update expression is invalid for update"}
 	errOperandType = &ValidationError{"An operand in the update expression has an incorrect data type"}
 	errMissing     = &ValidationError{"The provided expression refers to an attribute that does not exist in the item"}
 )
 
-// fault is what is wrong with an expression, before it is said of which
-// parameter.
+// fault is an error in an expression; it does not name the parameter yet.
 type fault string
 
 func (f fault) Error() string { return string(f) }

@@ -2,7 +2,7 @@ package expr
 
 import "github.com/tidegate/tidegate/engine/attr"
 
-// SortOp is how a key condition narrows the sort key.
+// SortOp is the operator on the sort key in a key condition.
 type SortOp uint8
 
 // The operators on a sort key.
@@ -17,7 +17,7 @@ const (
 	SortBeginsWith
 )
 
-// KeyCondition is one partition, and a range of its sort keys.
+// KeyCondition selects a partition and a range of its sort keys.
 type KeyCondition struct {
 	PK     attr.Value
 	Op     SortOp
@@ -25,8 +25,8 @@ type KeyCondition struct {
 }
 
 // KeyCondition parses a KeyConditionExpression for a table or index with the
-// partition key pk and the sort key sk, empty if there is none. The types of
-// the operands are not held against a schema.
+// partition key pk and the sort key sk, which is empty if there is no sort key. It
+// does not compare the types of the operands with a schema.
 func (e *Env) KeyCondition(src, pk, sk string) (KeyCondition, error) {
 	const parameter = "KeyConditionExpression"
 	c, err := e.condition(parameter, src)
@@ -40,7 +40,7 @@ func (e *Env) KeyCondition(src, pk, sk string) (KeyCondition, error) {
 	return k.out, nil
 }
 
-// keyReader takes a key condition out of a condition.
+// keyReader extracts a key condition from a condition.
 type keyReader struct {
 	binding
 	pk, sk           string
@@ -87,7 +87,7 @@ func (k *keyReader) read(root *node) error {
 	return nil
 }
 
-// flatten is the tests that a condition joins with AND.
+// flatten returns the tests that the condition joins with AND.
 func (k *keyReader) flatten(tests []*node, n *node) ([]*node, error) {
 	var err error
 	switch n.op {
@@ -104,7 +104,7 @@ func (k *keyReader) flatten(tests []*node, n *node) ([]*node, error) {
 	return nil, faultf("Invalid operator used in KeyConditionExpression: %s", n.op)
 }
 
-// keyName is the attribute that a test narrows.
+// keyName returns the attribute that the test restricts.
 func (k *keyReader) keyName(n *node) (string, error) {
 	for _, arg := range n.args {
 		if arg.call {
@@ -165,8 +165,8 @@ func sortOp(op string) SortOp {
 	return SortEqual
 }
 
-// Match reports whether a sort key is in the range. One of another type than
-// the operand is not; a SortNone matches every sort key.
+// Match reports whether a sort key is in the range. A sort key whose type differs
+// from the operand's is outside the range; a SortNone matches every sort key.
 func (k KeyCondition) Match(sk attr.Value) bool {
 	switch k.Op {
 	case SortNone:

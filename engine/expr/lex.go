@@ -2,10 +2,10 @@ package expr
 
 import "strings"
 
-// maxSource is the longest expression, in bytes.
+// maxSource is the maximum length of an expression, in bytes.
 const maxSource = 4096
 
-// tokenKind tells names and symbols apart; a symbol is its own text.
+// tokenKind distinguishes names from symbols; the text of a symbol identifies it.
 type tokenKind uint8
 
 const (
@@ -18,15 +18,15 @@ const (
 	tokenUnknown // a character that begins no token
 )
 
-// token is a piece of the source from byte from up to to.
+// token is the part of the source between the bytes from and to.
 type token struct {
 	kind     tokenKind
 	text     string
 	from, to int
 }
 
-// lex cuts the source into tokens, the last of them the end. A character that
-// belongs nowhere is a token too: the parser reports it when it gets there.
+// lex splits the source into tokens and appends an end token. A character that is
+// never valid is a token too: the parser reports it when it gets there.
 func lex(src string) []token {
 	tokens := make([]token, 0, len(src)/3+2)
 	for at := 0; at < len(src); {
@@ -41,7 +41,7 @@ func lex(src string) []token {
 	return append(tokens, token{kind: tokenEnd, text: "<EOF>", from: len(src), to: len(src)})
 }
 
-// scan is the kind and size of the token that src begins with.
+// scan returns the kind and size of the token at the start of src.
 func scan(src string) (tokenKind, int) {
 	c := src[0]
 	switch {
@@ -70,7 +70,8 @@ func scan(src string) (tokenKind, int) {
 	return tokenUnknown, 1
 }
 
-// wordSize is how many letters, digits and underscores src begins with.
+// wordSize returns the number of letters, digits and underscores at the start of
+// src.
 func wordSize(src string) int {
 	size := 0
 	for size < len(src) && (isLetter(src[size]) || isDigit(src[size]) || src[size] == '_') {

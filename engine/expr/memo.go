@@ -2,19 +2,19 @@ package expr
 
 import "sync"
 
-// maxMemo is how many texts of one kind of expression are remembered. A
-// program uses some dozens, the same ones again and again.
+// maxMemo is the maximum number of cached texts for each kind of expression. A
+// program uses some dozens of them, again and again.
 const maxMemo = 512
 
-// memo remembers parse trees by source text; trees never change. Any number of
-// goroutines may use it at once.
+// memo caches parse trees by source text; trees never change. It is safe for
+// concurrent use.
 type memo[T any] struct {
 	mu    sync.RWMutex
 	trees map[string]T // guarded by mu
 }
 
-// tree is what parse makes of the source, now or before. Failures are not
-// remembered. When the memo is full, some tree makes room.
+// tree returns the tree of the source from the cache, or parses it. Failures are
+// not cached. A full cache drops an arbitrary tree.
 func (m *memo[T]) tree(src string, parse func(string) (T, error)) (T, error) {
 	m.mu.RLock()
 	known, ok := m.trees[src]

@@ -1,6 +1,6 @@
 package expr
 
-// Words of conditions that are not names.
+// Keywords of conditions, which are not names.
 func conditionKeywords() []string { return []string{"AND", "OR", "NOT", "BETWEEN", "IN"} }
 
 // conditionParser reads
@@ -11,8 +11,8 @@ func conditionKeywords() []string { return []string{"AND", "OR", "NOT", "BETWEEN
 //	predicate = item [ comparator item | BETWEEN item AND item | IN "(" item { "," item } ")" ]
 //	item      = "(" or ")" | function "(" item { "," item } ")" | :value | path
 //
-// A parenthesis may hold a condition or an operand, which shows only behind it:
-// so item reads both, and predicate sorts them out.
+// A parenthesis may hold a condition or an operand, and only the text behind it
+// decides between them. So item reads both, and predicate checks them.
 type conditionParser struct {
 	*parser
 	keywords []string
@@ -38,7 +38,7 @@ func parseCondition(src string) (*conditionTree, error) {
 	return &conditionTree{placeholders: p.used, root: root, tests: p.tests}, nil
 }
 
-// asCondition refuses a node that stands where only true or false do.
+// asCondition refuses a node that is not a condition.
 func (p *conditionParser) asCondition(n *node) error {
 	if !n.isCondition() {
 		return p.syntaxError()
@@ -49,7 +49,7 @@ func (p *conditionParser) asCondition(n *node) error {
 	return nil
 }
 
-// asOperand refuses a node that stands where only values do.
+// asOperand refuses a node that is not an operand.
 func (p *conditionParser) asOperand(n *node) error {
 	if !n.isOperand() {
 		return p.syntaxError()
@@ -63,7 +63,7 @@ func (p *conditionParser) asOperand(n *node) error {
 func (p *conditionParser) or() (*node, error)  { return p.chain("OR", p.and) }
 func (p *conditionParser) and() (*node, error) { return p.chain("AND", p.not) }
 
-// chain reads conditions joined by the word; one alone may also be an operand.
+// chain reads conditions joined by the word. A single item may also be an operand.
 func (p *conditionParser) chain(word string, read func() (*node, error)) (*node, error) {
 	first, err := read()
 	if err != nil || !p.isWord(word) {
@@ -183,7 +183,7 @@ func (p *conditionParser) item() (*node, error) {
 	return &node{op: opPath, path: path}, err
 }
 
-// group reads on behind a parenthesis.
+// group reads the rest of an item behind its opening parenthesis.
 func (p *conditionParser) group() (*node, error) {
 	n, err := p.nest(p.or)
 	if err != nil {

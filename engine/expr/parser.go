@@ -13,8 +13,8 @@ const (
 	maxNesting   = 320 // bounds the recursion; DynamoDB's other limits stop a valid expression before
 )
 
-// parser reads one expression. What is wrong beyond the syntax is kept in
-// faults and reported when the syntax has turned out right, as DynamoDB does.
+// parser reads an expression. It collects errors besides the syntax in faults and
+// reports them after the syntax has proved correct, like DynamoDB.
 type parser struct {
 	src       string
 	tokens    []token
@@ -26,7 +26,7 @@ type parser struct {
 	faults    [faultKinds]error // the first of each kind
 }
 
-// Kinds of faults in the order they are reported.
+// Kinds of faults, in the order in which they are reported.
 const (
 	faultParentheses = iota
 	faultReserved
@@ -52,7 +52,7 @@ func (p *parser) note(kind int, err error) {
 	}
 }
 
-// finish checks that the whole source was read and is free of faults.
+// finish checks that the parser has read the whole source and found no faults.
 func (p *parser) finish() error {
 	if p.peek().kind != tokenEnd {
 		return p.syntaxError()
@@ -71,7 +71,7 @@ func (p *parser) finish() error {
 
 func (p *parser) peek() token { return p.tokens[p.at] }
 
-// take passes over the symbol if it comes next.
+// take consumes the symbol if it is the next token.
 func (p *parser) take(symbol string) bool {
 	if t := p.peek(); t.kind != tokenSymbol || t.text != symbol {
 		return false
@@ -80,7 +80,7 @@ func (p *parser) take(symbol string) bool {
 	return true
 }
 
-// takeWord passes over the keyword, in any case, if it comes next.
+// takeWord consumes the keyword, in any case, if it is the next token.
 func (p *parser) takeWord(word string) bool {
 	if !p.isWord(word) {
 		return false
@@ -102,7 +102,7 @@ func (p *parser) isWord(words ...string) bool {
 	return false
 }
 
-// syntaxError points at the next token and shows those around it.
+// syntaxError returns an error that shows the next token and its neighbours.
 func (p *parser) syntaxError() error {
 	t := p.peek()
 	from, to := t.from, t.to
@@ -118,7 +118,7 @@ func (p *parser) syntaxError() error {
 	return faultf(`Syntax error; token: "%s", near: "%s"`, t.text, p.src[from:to])
 }
 
-// nest runs read one level deeper.
+// nest calls read with the nesting depth increased by 1.
 func (p *parser) nest(read func() (*node, error)) (*node, error) {
 	if p.nesting++; p.nesting > maxNesting {
 		return nil, faultf("The expression is nested too deeply; levels allowed: %d", maxNesting)
@@ -128,7 +128,7 @@ func (p *parser) nest(read func() (*node, error)) (*node, error) {
 	return n, err
 }
 
-// slot is the place of a placeholder among those of its kind.
+// slot returns the index of a placeholder in its list, and adds it if it is new.
 func (p *parser) slot(placeholder string, list *[]string) int {
 	n, ok := p.slots[placeholder]
 	if !ok {
@@ -154,7 +154,7 @@ func (p *parser) path(keywords ...string) ([]step, error) {
 	return p.steps([]step{first}, keywords)
 }
 
-// steps reads what follows the beginning of a path.
+// steps reads the rest of a path behind its first name.
 func (p *parser) steps(path []step, keywords []string) ([]step, error) {
 	for {
 		var (
@@ -252,8 +252,8 @@ func misuse(function string) error {
 	return faultf("The function is not allowed to be used this way in an expression; function: %s", function)
 }
 
-// belongsTo is the parameter whose expressions know the function; empty if
-// there is no such function.
+// belongsTo returns the kind of expression that has the function; empty if there is
+// no such function.
 func belongsTo(function string) string {
 	switch function {
 	case "attribute_exists", "attribute_not_exists", "attribute_type", "begins_with", "contains", "size":
@@ -264,7 +264,7 @@ func belongsTo(function string) string {
 	return ""
 }
 
-// checkFunction notes a function that does not exist, or not here.
+// checkFunction records a fault if the function does not exist or is not valid here.
 func (p *parser) checkFunction(function, here string) {
 	switch belongsTo(function) {
 	case here:

@@ -13,7 +13,7 @@ func updateKeywords() []string { return []string{"SET", "REMOVE", "ADD", "DELETE
 //	sum     = item [ ( "+" | "-" ) item ]
 //	item    = "(" sum ")" | function "(" item { "," item } ")" | :value | path
 //
-// A sum is no operand of another sum, nor of a function.
+// A sum cannot be an operand of another sum or of a function.
 type updateParser struct {
 	*parser
 	keywords []string
@@ -105,7 +105,7 @@ func (p *updateParser) sum() (*node, error) {
 	return n, err
 }
 
-// operand reads an item that is no sum.
+// operand reads an item that is not a sum.
 func (p *updateParser) operand() (*node, error) {
 	n, err := p.item()
 	if err == nil && !n.isOperand() {
@@ -114,7 +114,8 @@ func (p *updateParser) operand() (*node, error) {
 	return n, err
 }
 
-// argument reads a function's operand; only if_not_exists may be called there.
+// argument reads a function's operand; if_not_exists is the only function allowed
+// there.
 func (p *updateParser) argument() (*node, error) {
 	n, err := p.operand()
 	if err == nil && n.op == "list_append" {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Element is one step of a document path: the name of a field, or an index
-// into a list.
+// Element is a part of a document path: the name of a field, or an index into a
+// list.
 type Element struct {
 	Name  string
 	Index int // -1 for a name
@@ -16,7 +16,7 @@ type Element struct {
 // top-level attribute.
 type Path []Element
 
-// String prints the path as DynamoDB's errors do: [a, b, [0]].
+// String prints the path like DynamoDB's errors: [a, b, [0]].
 func (p Path) String() string {
 	words := make([]string, len(p))
 	for i, e := range p {
@@ -28,7 +28,7 @@ func (p Path) String() string {
 	return "[" + strings.Join(words, ", ") + "]"
 }
 
-// step is an Element whose name may be a placeholder not yet resolved.
+// step is an Element whose name may be an unresolved placeholder.
 type step struct {
 	kind stepKind
 	name string // of a stepName
@@ -43,8 +43,8 @@ const (
 	stepIndex
 )
 
-// checkDistinctPaths refuses paths of which one lies in the other, and paths
-// that use one value as a map and as a list.
+// checkDistinctPaths refuses paths that contain each other, and paths that use the
+// same value as a map and as a list.
 func checkDistinctPaths(paths []Path) error {
 	var conflict error
 	for i, second := range paths {
@@ -69,8 +69,8 @@ func checkDistinctPaths(paths []Path) error {
 	return conflict
 }
 
-// collision is how two paths get in each other's way: "overlap", "conflict" or
-// not at all.
+// collision returns how two paths collide: "overlap", "conflict", or "" if they do
+// not.
 func collision(a, b Path) string {
 	for i := range min(len(a), len(b)) {
 		if (a[i].Index < 0) != (b[i].Index < 0) {

@@ -6,21 +6,21 @@ import (
 	"github.com/tidegate/tidegate/engine/attr"
 )
 
-// Projection is a choice of an item's values.
+// Projection selects values of an item.
 type Projection struct {
 	paths []Path
 }
 
-// Paths is the chosen paths in the order of the expression. They overlap
-// nowhere. The caller must not change them.
+// Paths returns the selected paths in the order of the expression. They do not
+// overlap. The caller must not change them.
 func (p *Projection) Paths() []Path { return p.paths }
 
-// Apply is the chosen parts of the item: maps and lists hold what was chosen of
-// them, lists without gaps. Absent parts are left out, and so are maps and
-// lists of which nothing is left. The item does not change.
+// Apply returns the selected parts of the item: maps and lists keep their selected
+// elements, lists without gaps. Apply leaves out absent parts, and maps and lists
+// without a selected element. The item does not change.
 func (p *Projection) Apply(item attr.Item) attr.Item { return choose(item, p.paths) }
 
-// choose is the parts of the item that the paths, which overlap nowhere, lead to.
+// choose returns the parts of the item at the paths, which do not overlap.
 func choose(item attr.Item, paths []Path) attr.Item {
 	if len(paths) > 0 {
 		if picked, ok := pick(attr.Map(item), paths, 0); ok {
@@ -30,8 +30,8 @@ func choose(item attr.Item, paths []Path) attr.Item {
 	return attr.Item{}
 }
 
-// pick is what the paths choose of v, which stands at their depth. It reports
-// false if that is nothing.
+// pick returns the parts of v, a value at the depth, that the paths select. It
+// reports false if they select nothing.
 func pick(v attr.Value, paths []Path, depth int) (attr.Value, bool) {
 	if len(paths[0]) == depth {
 		return v, true // paths do not overlap: this one is alone
@@ -67,8 +67,8 @@ func pickElements(v attr.Value, paths []Path, depth int) (attr.Value, bool) {
 	return attr.List(elems), len(elems) > 0
 }
 
-// groups yields, in order of their first, the paths that share the element at
-// the depth.
+// groups yields the paths that share the element at the depth, in the order of the
+// first path of each group.
 func groups(paths []Path, depth int) func(yield func([]Path) bool) {
 	return func(yield func([]Path) bool) {
 		for i, path := range paths {

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// reservedWords is DynamoDB's list, sorted, one upper-case word a line.
+// reservedWords is DynamoDB's list of reserved words: sorted, in upper case, a word
+// on each line.
 //
 //go:embed reserved.txt
 var reservedWords string
@@ -14,7 +15,7 @@ var reservedWords string
 func isReserved(name string) bool {
 	word := strings.ToUpper(name)
 	for words := reservedWords; words != ""; {
-		// Halve the list at a line's beginning until one line is left.
+		// Halve the list at the start of a line until a single line is left.
 		middle := strings.LastIndexByte(words[:len(words)/2], '\n') + 1
 		line, rest, _ := strings.Cut(words[middle:], "\n")
 		switch strings.Compare(word, line) {

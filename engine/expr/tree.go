@@ -2,11 +2,11 @@ package expr
 
 import "slices"
 
-// node is a part of a parsed expression. Placeholders are slots that each
-// request fills anew, so one tree serves all requests with the same text.
+// node is a part of a parsed expression. Placeholders are slots that each request
+// fills, so requests with the same text share the tree.
 type node struct {
-	// op is opPath, opValue, a comparator, a keyword in capitals, an
-	// arithmetic sign, or for a call the function's name.
+	// op is opPath, opValue, a comparator, a keyword in capitals, an arithmetic
+	// sign, or the name of a called function.
 	op      string
 	call    bool
 	grouped bool // stands in parentheses
@@ -15,7 +15,7 @@ type node struct {
 	slot    int    // of an opValue
 }
 
-// Ops that are not the source's own words.
+// Ops that do not appear in the source.
 const (
 	opPath  = "path"
 	opValue = "value"
@@ -27,8 +27,8 @@ func (n *node) isOperand() bool { return n.call || n.op == opPath || n.op == opV
 // isCondition reports whether the node can be true or false.
 func (n *node) isCondition() bool { return n.op != opPath && n.op != opValue }
 
-// placeholders is what an expression uses, each once. The index of a
-// placeholder in names or values is its slot.
+// placeholders holds the placeholders of an expression, without duplicates. The
+// index of a placeholder in names or values is its slot.
 type placeholders struct {
 	names, values             []string
 	sortedNames, sortedValues []string
@@ -43,17 +43,17 @@ func (p *placeholders) sort() {
 type conditionTree struct {
 	placeholders
 	root  *node
-	tests []*node // comparisons and calls, whose operands are checked when bound
+	tests []*node // comparisons and calls; binding checks their operands
 }
 
 // updateTree is a parsed update expression.
 type updateTree struct {
 	placeholders
 	actions []action
-	calls   []*node // functions and sums, whose operands are checked when bound
+	calls   []*node // functions and sums; binding checks their operands
 }
 
-// action is one change that an update makes.
+// action is a single change of an update.
 type action struct {
 	verb  string // SET, REMOVE, ADD or DELETE
 	path  []step

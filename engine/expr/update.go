@@ -7,34 +7,34 @@ import (
 	"github.com/tidegate/tidegate/engine/attr"
 )
 
-// Update is an update expression, bound to the values of one request. Any
-// number of goroutines may apply it at once.
+// Update is an update expression, bound to the values of a request. It is safe for
+// concurrent use.
 type Update struct {
 	actions []action
 	paths   []Path // of the actions
 	binding
 }
 
-// Paths is where the update writes, in the order of the expression. Paths
-// overlap nowhere. The caller must not change them.
+// Paths returns the paths that the update writes, in the order of the expression.
+// They do not overlap. The caller must not change them.
 func (u *Update) Paths() []Path { return u.paths }
 
-// Pick is what an item from before or after the update has where the update
-// writes: the parts alone that its paths lead to, inside the maps and lists on the
-// way. An element set behind the end of a list is not at the index of its path, and
-// another may have moved up to the index of a removed one: as in DynamoDB, the
-// former is left out and the latter shown.
+// Pick returns the parts of an item, before or after the update, at the update's
+// paths, inside their maps and lists. An element that the update set behind the end
+// of a list is not at the index of its path, and after a removal the next element
+// moves up to that index: like DynamoDB, Pick leaves out the former and returns the
+// latter.
 func (u *Update) Pick(it attr.Item) attr.Item { return choose(it, u.paths) }
 
-// OnlyRemoves reports whether the update can do no more than REMOVE: such an
-// update makes no item where there was none.
+// OnlyRemoves reports whether the update has no action other than REMOVE: such an
+// update does not create an item.
 func (u *Update) OnlyRemoves() bool {
 	return !slices.ContainsFunc(u.actions, func(a action) bool { return a.verb != "REMOVE" })
 }
 
-// Apply is the item after the update. All of it reads the old item, which may be
-// nil and does not change: the new one shares what stays the same. It fails if
-// the item does not have what the expression needs.
+// Apply returns the item after the update. All actions read the old item, which may
+// be nil and does not change: the new item shares its unchanged values. Apply fails
+// if the item lacks an attribute that the expression needs.
 func (u *Update) Apply(old attr.Item) (updated attr.Item, err error) {
 	edits := make([]edit, len(u.actions))
 	for i := range u.actions {
@@ -63,14 +63,14 @@ func (u *Update) Apply(old attr.Item) (updated attr.Item, err error) {
 	return updated, nil
 }
 
-// edit is an action with its outcome.
+// edit is an action with its result.
 type edit struct {
 	path   Path
 	effect effect
 	value  attr.Value // of an effectSet
 }
 
-// effect is what an edit does at its path.
+// effect is the kind of change that an edit makes at its path.
 type effect uint8
 
 const (
@@ -79,7 +79,7 @@ const (
 	effectRemove
 )
 
-// write does an edit of a field.
+// write applies the edit to a field.
 func (e *edit) write(fields attr.Item) {
 	name := e.path[len(e.path)-1].Name
 	switch e.effect {
@@ -127,7 +127,7 @@ func (u *Update) evaluate(i int, old attr.Item) (edit, error) {
 	return e, err
 }
 
-// compute is the value of the right side of a SET.
+// compute returns the value of the right side of a SET.
 func (u *Update) compute(n *node, old attr.Item) (attr.Value, error) {
 	switch n.op {
 	case opValue:
@@ -182,7 +182,7 @@ func sum(op string, a, b attr.Value) (attr.Value, error) {
 	return attr.Num(n), nil
 }
 
-// asValidation passes on what DynamoDB says of a value.
+// asValidation converts a ValueError into a ValidationError.
 func asValidation(err error) error {
 	var refused *attr.ValueError
 	if errors.As(err, &refused) {
@@ -191,8 +191,8 @@ func asValidation(err error) error {
 	return err
 }
 
-// check resolves the paths, and refuses what the request's own operands make
-// senseless.
+// check resolves the paths, and refuses actions and functions that cannot accept
+// the request's operands.
 func (u *Update) check(calls []*node) error {
 	u.paths = make([]Path, len(u.actions))
 	steps := 0
@@ -223,7 +223,7 @@ func (u *Update) check(calls []*node) error {
 	return nil
 }
 
-// checkAction refuses operands that ADD and DELETE cannot work with.
+// checkAction refuses operands that ADD or DELETE does not accept.
 func (u *Update) checkAction(a *action) error {
 	if a.verb != "ADD" && a.verb != "DELETE" {
 		return nil
@@ -235,7 +235,7 @@ func (u *Update) checkAction(a *action) error {
 	return faultf("Incorrect operand type for operator or function; operator: %s, operand type: %s", a.verb, longName(kind))
 }
 
-// longName is what some of DynamoDB's errors call a type.
+// longName returns the name of a type in some of DynamoDB's errors.
 func longName(kind attr.Kind) string {
 	switch kind {
 	case attr.KindS:

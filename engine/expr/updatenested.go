@@ -6,8 +6,8 @@ import (
 	"github.com/tidegate/tidegate/engine/attr"
 )
 
-// applyNested does the edits whose paths go deeper than the top level, all
-// edits of one attribute at once.
+// applyNested applies the edits below the top level, all edits of an attribute at
+// once.
 func applyNested(item attr.Item, edits []edit) error {
 	for _, group := range groupEdits(edits, 0) {
 		if len(group[0].path) == 1 {
@@ -27,8 +27,8 @@ func applyNested(item attr.Item, edits []edit) error {
 	return nil
 }
 
-// groupEdits gathers the edits that share the element of their paths at the
-// depth, in order of their first.
+// groupEdits groups the edits whose paths share the element at the depth, in the
+// order of the first edit of each group.
 func groupEdits(edits []edit, depth int) [][]edit {
 	places := make(map[Element]int)
 	var groups [][]edit
@@ -44,8 +44,8 @@ func groupEdits(edits []edit, depth int) [][]edit {
 	return groups
 }
 
-// rebuild is the document v with edits of what is inside. The edits' paths agree
-// up to the depth, and all go on with names or all with indexes.
+// rebuild returns the document v with the edits applied. The paths of the edits
+// agree up to the depth, and all of them continue with names or all with indexes.
 func rebuild(v attr.Value, edits []edit, depth int) (attr.Value, error) {
 	if edits[0].path[depth].Index >= 0 {
 		if v.Kind() != attr.KindL {
@@ -78,9 +78,9 @@ func rebuild(v attr.Value, edits []edit, depth int) (attr.Value, error) {
 	return attr.Map(fields), nil
 }
 
-// rebuildList takes every index as one into the old list: removed elements
-// close the gap only in the end, and elements set behind the end are appended
-// in the order of their indexes.
+// rebuildList resolves every index in the old list: removed elements close the gap
+// at the end, and elements set behind the end are appended in the order of their
+// indexes.
 func rebuildList(old []attr.Value, edits []edit, depth int) (attr.Value, error) {
 	elems := slices.Clone(old)
 	removed := make(map[int]bool)

@@ -12,8 +12,8 @@ import (
 	"github.com/tidegate/tidegate/engine/attr"
 )
 
-// batchKeys is what a BatchGetItem says of one table: the keys, and fields that
-// hold for all of them.
+// batchKeys holds the part of a BatchGetItem for a table: the keys, and the fields
+// that apply to all of them.
 type batchKeys map[string]json.RawMessage
 
 func (b batchKeys) keys() (keys []json.RawMessage, err error) {
@@ -75,8 +75,8 @@ func eachBatchWrite(r *request, visit func(table, action string, r *request) err
 	return nil
 }
 
-// carryBatch lets the items pass that find capacity, and gives the others back
-// as unprocessed. None passing is a throttle.
+// carryBatch passes the items for which there is capacity, and returns the others as
+// unprocessed. If no item passes, it throttles the request.
 func (m *model) carryBatch(ctx context.Context, s *shipment, body []byte, r *request, parts []*part) (*http.Response, error) {
 	var passing, throttled []*part
 	passes := make([]bool, len(parts))
@@ -115,7 +115,7 @@ func (m *model) carryBatch(ctx context.Context, s *shipment, body []byte, r *req
 	return resp, giveBack(resp, s.operation, back)
 }
 
-// divide parts the items of a batch. The order of passes is that of eachItem.
+// divide splits the items of a batch; passes is in the order of eachItem.
 func divide(operation string, r *request, passes []bool) (sent, back map[string]json.RawMessage, err error) {
 	sent, back = map[string]json.RawMessage{}, map[string]json.RawMessage{}
 	for _, table := range slices.Sorted(maps.Keys(r.RequestItems)) {
@@ -144,8 +144,8 @@ func divide(operation string, r *request, passes []bool) (sent, back map[string]
 	return sent, back, nil
 }
 
-// unpack is the list of items in one table's part of a batch, and the way to
-// pack another list in its place.
+// unpack returns the items in a table's part of a batch, and a function that packs
+// another list in its place.
 func unpack(operation string, raw json.RawMessage) (items []json.RawMessage, pack func([]json.RawMessage) (json.RawMessage, error), err error) {
 	if operation == "BatchWriteItem" {
 		err = json.Unmarshal(raw, &items)
@@ -159,7 +159,7 @@ func unpack(operation string, raw json.RawMessage) (items []json.RawMessage, pac
 	return items, b.with, err
 }
 
-// giveBack adds throttled items to what the back end left unprocessed.
+// giveBack adds throttled items to the unprocessed items of the reply.
 func giveBack(resp *http.Response, operation string, back map[string]json.RawMessage) error {
 	name := "UnprocessedItems"
 	if operation == "BatchGetItem" {

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Latency draws how long a request is under way, there and back.
+// Latency draws the latency of a request, both ways together.
 type Latency func(*rand.Rand) time.Duration
 
-// Fixed is the same latency for all.
+// Fixed returns the same latency for all requests.
 func Fixed(d time.Duration) Latency {
 	return func(*rand.Rand) time.Duration { return d }
 }
@@ -22,7 +22,7 @@ func Uniform(low, high time.Duration) Latency {
 	}
 }
 
-// LogNormal has a long tail: half of all are under p50, 99 % under p99.
+// LogNormal has a long tail: half of the latencies are below p50, 99 % below p99.
 func LogNormal(p50, p99 time.Duration) Latency {
 	const z99 = 2.326347874 // standard deviations to the 99th percentile
 	sigma := math.Log(float64(p99)/float64(p50)) / z99
@@ -34,7 +34,7 @@ func LogNormal(p50, p99 time.Duration) Latency {
 // Chance is a fault that strikes at random.
 type Chance struct {
 	Probability float64  // of each request, 0 to 1
-	Operations  []string // it may strike; none named: all
+	Operations  []string // that it may strike; empty: all
 	Fault       Fault
 }
 
@@ -43,9 +43,9 @@ func (c *Chance) concerns(operation string) bool {
 	return len(c.Operations) == 0 || slices.Contains(c.Operations, operation)
 }
 
-// pick draws the first chance that strikes. Each chance is drawn for, whether
-// or not it concerns the operation, so that the nth request of a run meets the
-// same draws whatever it is.
+// pick returns the first fault that strikes. It draws for each chance, whether or
+// not the chance concerns the operation, so that the nth request of a run gets the
+// same draws, whatever its operation.
 func pick(chances []Chance, operation string, r *rand.Rand) Fault {
 	var struck Fault
 	found := false

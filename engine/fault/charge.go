@@ -14,7 +14,7 @@ import (
 	"github.com/tidegate/tidegate/engine"
 )
 
-// usage is what a reply tells of the request's cost.
+// usage holds the cost of a request, as read from its reply.
 type usage struct {
 	status int
 	failed string // the error's type
@@ -22,7 +22,7 @@ type usage struct {
 	known  *Count // from the engine's header, which refusals have too
 }
 
-// askForIndexes makes the reply tell the units of each index, whatever the
+// askForIndexes makes the back end report the units of each index, whatever the
 // caller asked for.
 func askForIndexes(body []byte, asked string) ([]byte, error) {
 	switch asked {
@@ -40,8 +40,8 @@ func askForIndexes(body []byte, asked string) ([]byte, error) {
 	return json.Marshal(fields)
 }
 
-// takeCapacity reads a reply's usage, and leaves it in the reply only as far as
-// the caller asked for it.
+// takeCapacity reads the usage of a reply, and leaves in the reply the part that the
+// caller asked for.
 func takeCapacity(resp *http.Response, asked string) (usage, error) {
 	u := usage{status: resp.StatusCode}
 	if text := resp.Header.Get(engine.ConsumedHeader); text != "" {
@@ -94,10 +94,10 @@ func takeCapacity(resp *http.Response, asked string) (usage, error) {
 	return u, nil
 }
 
-// splitCapacity parts a reply into ConsumedCapacity, nil if there is none, and
-// the object before it, left open. Most back ends write that field last: where
-// nothing but a brace follows what looks like its value, it is no other's. Else
-// the reply is decoded.
+// splitCapacity splits a reply into its ConsumedCapacity, nil if absent, and the
+// unclosed object before it. Most back ends write this field last: if only a brace
+// follows its value, it belongs to no nested object. Otherwise splitCapacity decodes
+// the reply.
 func splitCapacity(body []byte) (head, value []byte, err error) {
 	const name = `"ConsumedCapacity":`
 	if !bytes.Contains(body, []byte(name[:len(name)-1])) {
@@ -119,7 +119,7 @@ func splitCapacity(body []byte) (head, value []byte, err error) {
 	return head[:len(head)-1], value, nil
 }
 
-// joinCapacity is the inverse of splitCapacity.
+// joinCapacity reverses splitCapacity.
 func joinCapacity(head, value []byte) []byte {
 	if len(head) > 1 {
 		head = append(head[:len(head):len(head)], ',')
@@ -127,7 +127,7 @@ func joinCapacity(head, value []byte) []byte {
 	return slices.Concat(head, []byte(`"ConsumedCapacity":`), value, []byte{'}'})
 }
 
-// totals leaves the single tables and indexes out of ConsumedCapacity.
+// totals removes the breakdown by table and index from ConsumedCapacity.
 func totals(raw json.RawMessage) (json.RawMessage, error) {
 	list, one := []map[string]json.RawMessage{}, raw[0] != '['
 	if one {
@@ -147,7 +147,7 @@ func totals(raw json.RawMessage) (json.RawMessage, error) {
 	return json.Marshal(list)
 }
 
-// fieldsOf reads a reply's body. Whoever calls it puts a body back.
+// fieldsOf reads a reply's body. The caller must set a body again.
 func fieldsOf(resp *http.Response) (body []byte, fields map[string]json.RawMessage, err error) {
 	if body, err = readAll(resp.Body, resp.ContentLength); err != nil {
 		return nil, nil, fmt.Errorf("read the reply: %w", err)
@@ -183,8 +183,8 @@ func setBody(resp *http.Response, body []byte) {
 	}
 }
 
-// settle makes up for what was set aside. Units whose use is unknown, after a
-// server's failure, stay spent.
+// settle replaces the reserved units by the units that were used. If the use is
+// unknown, after a server failure, the reserved units stay spent.
 func (m *model) settle(s *shipment, parts []*part, u usage) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -205,8 +205,9 @@ func (m *model) settle(s *shipment, parts []*part, u usage) {
 	}
 }
 
-// settleRefusal charges a failed condition: the table's units, no index's. Only
-// the engine tells how many they were; else they are what was set aside.
+// settleRefusal charges a failed condition: the units of the table, and nothing for
+// indexes. Only the engine reports these units; with other back ends, the reserved
+// units stay spent.
 func (m *model) settleRefusal(s *shipment, parts []*part, known *Count) {
 	now := s.t.o.Now()
 	for _, p := range parts {
@@ -222,8 +223,8 @@ func (m *model) settleRefusal(s *shipment, parts []*part, known *Count) {
 	}
 }
 
-// settleTable settles all parts of one table, each by its share in what was set
-// aside, and learns from it.
+// settleTable settles all parts of a table in proportion to their reserved units,
+// and learns their cost.
 func (m *model) settleTable(s *shipment, all []*part, used *capacity) {
 	var parts []*part
 	for _, p := range all {
@@ -277,7 +278,7 @@ func (m *model) settleSpace(s *shipment, parts []*part, index string, used float
 	if used == 0 {
 		return
 	}
-	// Nobody foresaw it, so nothing was set aside: all of it becomes debt.
+	// The model did not foresee this use and reserved nothing: all of it becomes debt.
 	key := parts[0].table.partition
 	if index != "" {
 		key = parts[0].table.indexes[index]
@@ -297,7 +298,7 @@ func (m *model) settleSpace(s *shipment, parts []*part, index string, used float
 	}
 }
 
-// learn remembers what a part cost, for the next one of its shape.
+// learn records the cost of a part for the next request of the same shape.
 func (m *model) learn(p *part) {
 	c := cost{}
 	for _, a := range p.accesses {

@@ -14,13 +14,13 @@ import (
 	"github.com/tidegate/tidegate/engine"
 )
 
-// Count is what requests of one operation came to.
+// Count sums up the requests of an operation.
 type Count struct {
 	Calls  int64
-	Faults int64 // that struck, of any kind; one request may meet several
-	// Capacity units that the back end used. The engine tells them with every
-	// reply, of refused conditions too; of other back ends only the replies with
-	// ConsumedCapacity count, so ask for that.
+	Faults int64 // that struck, of any kind; a request may meet several
+	// Capacity units that the back end used. The engine reports them with every
+	// reply, also for failed conditions. For other back ends, only replies with
+	// ConsumedCapacity count, so callers must ask for it.
 	WriteUnits      float64 // of tables; an unknown back end's total
 	ReadUnits       float64
 	IndexWriteUnits float64
@@ -34,12 +34,12 @@ func (c *Count) add(d Count) {
 	c.IndexWriteUnits += d.IndexWriteUnits
 }
 
-// Injection is a kind of fault, as far as counts tell faults apart.
+// Injection identifies a kind of fault in the counts.
 type Injection struct {
 	Kind      Kind
 	Error     string // of a refusal: its type without namespace; Unprocessed: items of a batch
 	Operation string
-	Resource  string // tables with commas between, table/index/name, or "" where none is named
+	Resource  string // table names joined by commas, table/index/name, or "" without a resource
 }
 
 type counter struct {
@@ -68,16 +68,15 @@ func (t *Transport) inject(s *shipment, f Fault, kind Kind) {
 	t.counter.add(s.operation, Count{Faults: 1})
 }
 
-// Injected is what faults have struck so far, and how often.
+// Injected returns the faults that have struck so far, and how often.
 func (t *Transport) Injected() map[Injection]int64 {
 	t.counter.mu.Lock()
 	defer t.counter.mu.Unlock()
 	return maps.Clone(t.counter.injected)
 }
 
-// Partitions is the load of all partitions that were asked for something, in
-// order of resource and hash; none without Options.Partitions. The newest hour
-// is kept.
+// Partitions returns the load of all partitions that received requests, ordered by
+// resource and hash; empty without Options.Partitions. It covers the last hour.
 func (t *Transport) Partitions() []Partition {
 	if t.model == nil {
 		return nil
@@ -96,8 +95,8 @@ func (c *counter) add(operation string, d Count) {
 	known.add(d)
 }
 
-// Counts is what has gone through so far, by operation. Late requests count as
-// calls when sent and their units when they arrive.
+// Counts returns the sums so far, by operation. A late request counts as a call when
+// it is sent; its units count when it arrives.
 func (t *Transport) Counts() map[string]Count {
 	t.counter.mu.Lock()
 	defer t.counter.mu.Unlock()
@@ -108,7 +107,7 @@ func (t *Transport) Counts() map[string]Count {
 	return out
 }
 
-// Total is all counts together.
+// Total returns the sum of all counts.
 func (t *Transport) Total() Count {
 	var sum Count
 	for _, c := range t.Counts() {
@@ -117,7 +116,7 @@ func (t *Transport) Total() Count {
 	return sum
 }
 
-// consumed reads the capacity units off a reply, leaving it readable.
+// consumed reads the capacity units from a reply; the reply stays readable.
 func consumed(resp *http.Response, operation string) (Count, error) {
 	if text := resp.Header.Get(engine.ConsumedHeader); text != "" {
 		return fromHeader(text)
@@ -136,7 +135,7 @@ func consumed(resp *http.Response, operation string) (Count, error) {
 	return fromBody(body, reads(operation))
 }
 
-// fromHeader reads the engine's own header: three numbers.
+// fromHeader parses the engine's own header: three numbers.
 func fromHeader(text string) (c Count, err error) {
 	for _, into := range []*float64{&c.WriteUnits, &c.ReadUnits, &c.IndexWriteUnits} {
 		var number string
@@ -156,10 +155,10 @@ func reads(operation string) bool {
 	return false
 }
 
-// units is the capacity units of one thing; transactions tell them apart.
+// units holds capacity units; transactions report reads and writes separately.
 type units struct{ CapacityUnits, ReadCapacityUnits, WriteCapacityUnits float64 }
 
-// of is the units of writes, or of reads.
+// of returns the units of writes, or of reads.
 func (u units) of(write bool) float64 {
 	switch {
 	case u.ReadCapacityUnits == 0 && u.WriteCapacityUnits == 0:
@@ -170,7 +169,7 @@ func (u units) of(write bool) float64 {
 	return u.ReadCapacityUnits
 }
 
-// capacity is one table's ConsumedCapacity.
+// capacity is the ConsumedCapacity of a table.
 type capacity struct {
 	units
 	TableName              string
@@ -178,7 +177,7 @@ type capacity struct {
 	GlobalSecondaryIndexes map[string]units
 }
 
-// own is the units of the table without its indexes.
+// own returns the units of the table without its indexes.
 func (c *capacity) own(write bool) float64 {
 	if c.Table != nil {
 		return c.Table.of(write)
@@ -190,7 +189,7 @@ func (c *capacity) own(write bool) float64 {
 	return own
 }
 
-// capacities is ConsumedCapacity of one table or of several.
+// capacities is the ConsumedCapacity of a table, or a list of several.
 type capacities []capacity
 
 func (c *capacities) UnmarshalJSON(b []byte) error {
@@ -201,7 +200,7 @@ func (c *capacities) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, &(*c)[0])
 }
 
-// fromBody reads what DynamoDB tells those who ask for it.
+// fromBody reads the ConsumedCapacity of a reply, if the caller asked for it.
 func fromBody(body []byte, isRead bool) (Count, error) {
 	var reply struct{ ConsumedCapacity capacities }
 	if err := json.Unmarshal(body, &reply); err != nil {

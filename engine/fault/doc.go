@@ -1,30 +1,32 @@
-// Package fault stands between a DynamoDB client and its back end and makes
-// things go wrong on purpose: slow answers, throttles, failures, replies that
-// are lost although the write was done, partitions that have only so much
-// capacity, reads of the past, pages of streams that come again.
+// Package fault injects faults between a DynamoDB client and its back end: slow
+// replies, throttles, failures, lost replies to completed writes, partitions with
+// limited capacity, stale reads, and repeated pages of streams.
 //
 //	SDK client ──▶ Transport ───────────────────────────────────▶ next RoundTripper
 //	                  │                                           (engine in process, or
-//	                  ├── decide: the match function, else the     any endpoint)
-//	                  │           seeded chances, else nothing
+//	                  ├── decide: the match function, then the     any endpoint)
+//	                  │           seeded chances
 //	                  ├── act:    wait, answer in the back end's place, drop the reply,
 //	                  │           repeat a page of a stream, or
 //	                  ├── deliver ─▶ partitions ─▶ past ─▶ send
 //	                  │              throttle      stale    count units
 //	                  └── count:  calls, faults, units, load of partitions
 //
-// Words:
+// # Terms
 //
-//   - A Fault is what happens to one request. The zero Fault is none.
-//   - A fault strikes before apply when the back end never sees the request,
-//     after apply when it carried the request out and the caller does not
-//     learn of it. Only a test knows which; the caller must not be able to tell.
-//   - A partition is a range of hashes of the partition keys of one table or
-//     index, and serves a number of units per second. A throttle is its refusal.
-//   - Heat is a time in which a partition throttles.
-//   - An injection is a fault that struck, as counts tell them apart.
+//   - fault: an event that the layer injects into a request. The zero Fault injects
+//     nothing.
+//   - before apply, after apply: a fault strikes before apply if the back end never
+//     sees the request. It strikes after apply if the back end has executed the
+//     request and the caller does not learn the result. A test knows the difference;
+//     the caller must not be able to tell.
+//   - partition: a range of hashes of the partition keys of a table or index. It
+//     serves a number of units per second.
+//   - throttle: the refusal of a request by a partition.
+//   - heat: a period in which a partition throttles.
+//   - injection: the key under which struck faults are counted.
 //
-// Example: the reply of the first UpdateItem is lost.
+// # Example: the reply of the first UpdateItem is lost
 //
 //	first := true
 //	faults := fault.New(fault.Options{Next: engine.HTTPClient(), Now: clock.Now})
@@ -37,7 +39,7 @@
 //	})
 //	client := dynamodb.NewFromConfig(engine.Config(faults, "us-east-1"))
 //
-// Example: a bad day at DynamoDB, the same each time.
+// # Example: a bad day at DynamoDB, reproducible
 //
 //	faults := fault.New(fault.Options{
 //		Next: engine.HTTPClient(), Now: clock.Now, Sleep: clock.Sleep, Seed: 7,
@@ -52,51 +54,53 @@
 //
 // # Partitions
 //
-// What a request costs is known only from its reply, which the layer makes tell
-// it: it asks for ConsumedCapacity by index, and leaves in the reply what the
-// caller asked for. Before, it sets aside what the last request of that shape
-// (operation, table, expressions) cost, or the least one can cost. If a partition
-// has not so much, the request is throttled and the back end does not see it;
-// an index's partition throttles writes of its table. What turns out to be more
-// becomes debt, and nothing passes until it is paid. So in any time T a
-// partition passes at most its rate times (T + 1 s + Burst), beside the debt made
-// by requests that nobody foresaw.
+// The cost of a request is known only from its reply. The layer asks for
+// ConsumedCapacity by index, and returns to the caller the part that the caller
+// asked for. Before it sends a request, it reserves the cost of the last request of
+// the same shape (operation, table, expressions), or the minimum cost. If a partition
+// lacks these units, the layer throttles the request, and the back end does not see
+// it. A partition of an index also throttles writes to its table. If the request
+// costs more than the reserved units, the rest becomes debt, and the partition passes
+// nothing until the debt is paid. So in any time T a partition passes at most its
+// rate times (T + 1 s + Burst), plus the debt of unforeseen requests.
 //
-//   - Failed conditions cost the table what they cost, and the indexes nothing.
-//   - What a server's failure cost is unknown: what was set aside stays spent.
-//   - Tables on demand throttle with ThrottlingException, provisioned ones with
-//     ProvisionedThroughputExceededException; transactions with a cancellation
-//     code for each action. Batches give back the items that were throttled, and
-//     are throttled if those are all.
+//   - A failed condition costs the table its units, and the indexes nothing.
+//   - The cost of a server failure is unknown: the reserved units stay spent.
+//   - Tables on demand throttle with ThrottlingException, provisioned tables with
+//     ProvisionedThroughputExceededException, and transactions with a cancellation
+//     code for each action. Batches return the throttled items as unprocessed, and
+//     are throttled if all items are.
 //   - A scan takes evenly from all partitions, and needs all of them.
-//   - An index's key is taken from the request. Where a write does not name it,
-//     the item's own key stands in for it, as if index keys were spread as well.
-//   - A split halves the range of hashes; the halves take over tokens or debt.
-//   - There are no limits per table or account, and no warming up of new tables.
+//   - The key of an index is taken from the request. If a write does not name it,
+//     the key of the item is used instead, as if index keys were spread as well.
+//   - A split halves the range of hashes; both halves take over the tokens or the
+//     debt.
+//   - The model has no limits per table or account, and no warm-up of new tables.
 //
-// # The past
+// # Stale reads
 //
-// For each read that may be stale a moment of the window is drawn, and the writes
-// that passed through this transport since then are undone in what it shows:
-// whole rows, in their order, once each over all pages. A page that shows old rows
-// may be longer than its Limit, or shorter. Not undone are writes that took
-// another way (give all clients one Transport), and expiry; reads that do not show
-// the table's key, and mere counts, are never stale; nor are batches of reads.
-// To know what items were, the layer reads each before it is written, and writes
-// of one item go one by one.
+// For each read that may be stale, the layer draws a moment within the window. In
+// the reply, it undoes the writes that passed through this transport since that
+// moment: whole rows, in their order, each row once over all pages. A page with old
+// rows may be longer or shorter than its Limit.
+//
+// The layer does not undo writes that bypassed it (so give all clients the same
+// Transport), and expiry. Never stale are reads that do not return the table's key,
+// reads that only count, and batches of reads. To know the old items, the layer reads
+// each item before it is written, and it serializes the writes of an item.
 //
 // # Streams
 //
-// Within a stream shard the order is DynamoDB's; but a page may come again
-// (PageAgain), the next may begin with the last records of the one before
-// (PageOverlaps), and a shard may fall behind others (ShardHeld), which is how
-// records of different shards change order. No record is ever lost.
+// Within a stream shard, records keep DynamoDB's order. But a page may be repeated
+// (PageAgain), a page may begin with the last records of the page before
+// (PageOverlaps), and a shard may fall behind others (ShardHeld), which reorders
+// records of different shards. No record is ever lost.
 //
 // # Limits
 //
-// Partitions and stale reads make requests of the layer's own, or change what is
-// sent, and so need a back end that does not check signatures: the engine, and
-// other local ones. All else works before any back end. With the same seed, clock
-// and sequence of requests, the same faults strike; concurrent requests meet
-// them in order of arrival.
+// Partitions and stale reads send additional requests or change requests, so they
+// need a back end that does not check signatures: the engine, or another local back
+// end. All other faults work with any back end. With the same seed, clock and
+// sequence of requests, the same faults strike; concurrent requests meet them in the
+// order of arrival.
 package fault

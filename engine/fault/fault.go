@@ -9,48 +9,46 @@ import (
 	"time"
 )
 
-// Kind is what happens to a request.
+// Kind is a kind of fault.
 type Kind uint8
 
 const (
 	// None passes the request on.
 	None Kind = iota
-	// Refused answers with Fault.Refusal; the back end sees nothing.
+	// Refused answers with Fault.Refusal; the back end does not see the request.
 	Refused
-	// Unreachable fails with Fault.Err as if no connection could be made; the
-	// back end sees nothing.
+	// Unreachable fails with Fault.Err, as if no connection could be made; the back
+	// end does not see the request.
 	Unreachable
-	// FailedAfter carries the request out and answers with Fault.Refusal all the
-	// same.
+	// FailedAfter executes the request, and then answers with Fault.Refusal.
 	FailedAfter
-	// ReplyLost carries the request out and fails with Fault.Err as if the
-	// connection had broken before the reply.
+	// ReplyLost executes the request and fails with Fault.Err, as if the connection
+	// had broken before the reply.
 	ReplyLost
-	// ReplyHangs carries the request out and answers nothing until the caller's
-	// context ends.
+	// ReplyHangs executes the request and does not answer until the caller's context
+	// ends.
 	ReplyHangs
-	// Hangs answers nothing until the caller's context ends; the back end sees
-	// nothing.
+	// Hangs does not answer until the caller's context ends; the back end does not
+	// see the request.
 	Hangs
-	// Late lets the request arrive Fault.Delay after it was sent, whether or not
-	// its caller still waits. The caller learns nothing: its call ends with its
+	// Late delivers the request Fault.Delay after it was sent, even if its caller no
+	// longer waits. The caller does not learn the result: its call ends with its
 	// context, or fails with Fault.Err once the request has arrived.
 	Late
-	// PageAgain answers a GetRecords with the page that its caller got last from
-	// that stream shard: the same records, and the iterator it came with.
+	// PageAgain answers a GetRecords with the previous page of that stream shard: the
+	// same records, and the iterator of the request.
 	PageAgain
-	// PageOverlaps begins a page of GetRecords with some of the last records of
-	// the page before.
+	// PageOverlaps begins a page of GetRecords with some of the last records of the
+	// page before.
 	PageOverlaps
-	// ShardHeld lets a stream shard bring empty pages for Fault.Delay, while
-	// others go on.
+	// ShardHeld returns empty pages of a stream shard for Fault.Delay, while other
+	// shards continue.
 	ShardHeld
-	// StaleRead is a read that showed the past, by Options.Stale. It is counted
-	// only, and cannot be asked for by a Fault.
+	// StaleRead counts the stale reads of Options.Stale. A Fault cannot request it.
 	StaleRead
 )
 
-// String is the kind's name in counts.
+// String returns the kind's name in counts.
 func (k Kind) String() string {
 	switch k {
 	case None:
@@ -81,37 +79,37 @@ func (k Kind) String() string {
 	return "kind " + strconv.Itoa(int(k))
 }
 
-// Fault is what happens to one request. The zero Fault is nothing at all.
+// Fault is a fault that strikes a request. The zero Fault does nothing.
 type Fault struct {
 	Kind Kind
-	// Delay is how long the request is under way before anything happens,
-	// beyond the transport's latency; for ShardHeld, how long the shard is held.
+	// Delay delays the request, in addition to the transport's latency; for
+	// ShardHeld, it is the time for which the shard is held.
 	Delay time.Duration
-	// Err is what the caller sees where it gets no reply. Default:
-	// syscall.ECONNREFUSED for Unreachable, else io.ErrUnexpectedEOF.
+	// Err is the caller's error if it gets no reply. Default: syscall.ECONNREFUSED
+	// for Unreachable, otherwise io.ErrUnexpectedEOF.
 	Err error
-	// Refusal is what the caller gets where it gets a reply. Default: an
+	// Refusal is the caller's reply if it gets a reply. Default: an
 	// InternalServerError.
 	Refusal Refusal
 }
 
-// Refusal is a reply that stands in for the back end's.
+// Refusal is a reply that replaces the back end's reply.
 type Refusal struct {
 	Status  int    // HTTP
 	Type    string // as in __type, with its namespace
 	Message string
 	Reasons []Reason // of a throttle
-	Codes   []string // of a cancelled transaction, one for each action
+	Codes   []string // of a cancelled transaction, a code for each action
 }
 
-// Reason says which limit throttled a request.
+// Reason names the limit that throttled a request.
 type Reason struct {
 	Reason   string `json:"reason"`
 	Resource string `json:"resource"` // ARN of the table or index
 }
 
-// Reasons of throttling that callers tell apart: a table's key range means the
-// item's own partition, an index's key range does not.
+// Reasons for throttling that callers distinguish: the key range of a table is the
+// item's own partition, the key range of an index is not.
 const (
 	TableWriteKeyRange = "TableWriteKeyRangeThroughputExceeded"
 	TableReadKeyRange  = "TableReadKeyRangeThroughputExceeded"
@@ -120,7 +118,7 @@ const (
 	TableWriteMax      = "TableWriteMaxOnDemandThroughputExceeded"
 )
 
-// ThroughputExceeded is the throttle of provisioned tables, typed
+// ThroughputExceeded returns the throttle of provisioned tables, a
 // ProvisionedThroughputExceededException.
 func ThroughputExceeded(reasons ...Reason) Fault {
 	return Fault{Kind: Refused, Refusal: Refusal{
@@ -129,7 +127,7 @@ func ThroughputExceeded(reasons ...Reason) Fault {
 	}}
 }
 
-// Throttling is the throttle of tables on demand, typed ThrottlingException.
+// Throttling returns the throttle of tables on demand, a ThrottlingException.
 func Throttling(reasons ...Reason) Fault {
 	return Fault{Kind: Refused, Refusal: Refusal{
 		Status: http.StatusBadRequest, Type: "com.amazon.coral.availability#ThrottlingException",
@@ -137,7 +135,7 @@ func Throttling(reasons ...Reason) Fault {
 	}}
 }
 
-// TransactionConflict refuses a write of one item because a transaction holds it.
+// TransactionConflict refuses a write of an item that a transaction holds.
 func TransactionConflict() Fault {
 	return Fault{Kind: Refused, Refusal: Refusal{
 		Status: http.StatusBadRequest, Type: "com.amazonaws.dynamodb.v20120810#TransactionConflictException",
@@ -145,8 +143,8 @@ func TransactionConflict() Fault {
 	}}
 }
 
-// TransactionCanceled refuses a transaction with one code for each of its
-// actions: None, TransactionConflict, ThrottlingError and so on.
+// TransactionCanceled refuses a transaction, with a code for each of its actions:
+// None, TransactionConflict, ThrottlingError and so on.
 func TransactionCanceled(codes ...string) Fault {
 	return Fault{Kind: Refused, Refusal: Refusal{
 		Status: http.StatusBadRequest, Type: "com.amazonaws.dynamodb.v20120810#TransactionCanceledException",
@@ -177,14 +175,15 @@ func streamRefusal(name, message string) Fault {
 	}}
 }
 
-// InternalError is a server that failed before it did anything.
+// InternalError returns a server failure before the request was executed.
 func InternalError() Fault { return Fault{Kind: Refused} }
 
-// InternalErrorAfter is a server that failed after it had done the work.
+// InternalErrorAfter returns a server failure after the request was executed.
 func InternalErrorAfter() Fault { return Fault{Kind: FailedAfter} }
 
-// body is the refusal as DynamoDB writes it. DynamoDB spells the reasons of its
-// two throttles, and the message of a cancelled transaction, differently.
+// body returns the refusal in DynamoDB's format. The two throttles spell the field of
+// the reasons differently, so body writes both spellings. A cancelled transaction
+// spells the message field with a capital.
 func (r *Refusal) body() []byte {
 	fields := map[string]any{"__type": r.Type, "message": r.Message}
 	if r.Codes != nil {
@@ -206,7 +205,7 @@ func (r *Refusal) body() []byte {
 	return b
 }
 
-// name is the type without its namespace.
+// name returns the type without its namespace.
 func (r *Refusal) name() string { return r.Type[strings.LastIndexByte(r.Type, '#')+1:] }
 
 func (r *Refusal) orInternalError() *Refusal {

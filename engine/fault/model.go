@@ -10,11 +10,10 @@ import (
 	"sync"
 )
 
-// carry is the way of a request to the back end: the request's body may differ
-// from the caller's.
+// carry sends a request towards the back end; the body may differ from the caller's.
 type carry func(ctx context.Context, s *shipment, body []byte) (*http.Response, error)
 
-// model is the partitions of all tables and indexes of a back end.
+// model holds the partitions of all tables and indexes of a back end.
 type model struct {
 	o       Partitions
 	next    carry
@@ -22,19 +21,19 @@ type model struct {
 
 	mu      sync.Mutex
 	spaces  map[string]*space // by resource; guarded by mu, with all in them
-	learned map[string]cost   // what requests of one shape cost last time; guarded by mu
+	learned map[string]cost   // last cost of the requests of a shape; guarded by mu
 }
 
-// cost is the units of one item's part in a request.
+// cost holds the units of a part of a request.
 type cost struct {
 	table   float64
 	indexes map[string]float64
 }
 
-// maxShapes bounds what is learned. A program has few shapes of requests.
+// maxShapes bounds the learned costs. A program has few shapes of requests.
 const maxShapes = 4096
 
-// part is one item's, or one query's, part in a request.
+// part is the part of a request that concerns a single item or query.
 type part struct {
 	table    *schema
 	request  *request
@@ -51,7 +50,7 @@ func newModel(o Partitions, schemas *schemas, next carry) *model {
 	}
 }
 
-// report is the load of all partitions so far, in order.
+// report returns the load of all partitions so far, in order.
 func (m *model) report() []Partition {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -71,8 +70,8 @@ func (m *model) report() []Partition {
 	return out
 }
 
-// carry lets a request pass if the partitions that it needs have capacity. What
-// the model does not understand, the back end may refuse.
+// carry passes a request if the partitions that it needs have capacity. It passes
+// requests that the model does not understand; the back end may refuse them.
 func (m *model) carry(ctx context.Context, s *shipment, body []byte) (*http.Response, error) {
 	var r request
 	if !isItemOperation(s.operation) || json.Unmarshal(body, &r) != nil {
@@ -101,7 +100,7 @@ func isItemOperation(operation string) bool {
 	return false
 }
 
-// partsOf takes a request apart into its items, with what each will need.
+// partsOf splits a request into its items and estimates the need of each.
 func (m *model) partsOf(ctx context.Context, s *shipment, r *request) ([]*part, error) {
 	var parts []*part
 	add := func(table, action string, r *request) error {
@@ -127,8 +126,8 @@ func (m *model) partsOf(ctx context.Context, s *shipment, r *request) ([]*part, 
 	return parts, nil
 }
 
-// eachItem calls visit with each item of a request, and the single operation
-// that its treatment comes to.
+// eachItem calls visit with each item of a request, and the equivalent operation on
+// a single item.
 func eachItem(operation string, r *request, visit func(table, action string, r *request) error) error {
 	switch operation {
 	case "TransactGetItems", "TransactWriteItems":
@@ -148,7 +147,7 @@ func eachItem(operation string, r *request, visit func(table, action string, r *
 	return visit(r.TableName, operation, r)
 }
 
-// foresee fills in the accesses of a part. The caller holds mu.
+// foresee sets the accesses of a part. The caller holds mu.
 func (m *model) foresee(s *shipment, p *part) {
 	now := s.t.o.Now()
 	expected, known := m.learned[p.shape]
@@ -169,7 +168,7 @@ func (m *model) foresee(s *shipment, p *part) {
 	}
 }
 
-// leastUnits is what a request costs at the very least.
+// leastUnits returns the minimum cost of a request.
 func leastUnits(operation string, p *part) float64 {
 	switch {
 	case strings.HasPrefix(operation, "Transact"):
@@ -180,8 +179,8 @@ func leastUnits(operation string, p *part) float64 {
 	return 1
 }
 
-// need adds the accesses of a part to one space. A scan, and a query whose
-// partition key cannot be made out, take evenly from all partitions.
+// need adds the accesses of a part to a space. A scan, and a query whose partition
+// key is unknown, take evenly from all partitions.
 func (m *model) need(p *part, in *space, partitionKey string, write bool, units float64) {
 	if hash, ok := p.hash(partitionKey); ok {
 		p.accesses = append(p.accesses, access{space: in, hash: hash, write: write, units: units})
@@ -194,9 +193,9 @@ func (m *model) need(p *part, in *space, partitionKey string, write bool, units 
 	}
 }
 
-// hash finds the partition key's value in what the request says of it. An index
-// key that an update leaves as it is does not show in the request; then the
-// item's own key stands in, as if index keys were as well spread as items.
+// hash finds the partition key's value in the request. If an update does not change
+// an index key, the request does not contain it; then the item's own key is used, as
+// if index keys were spread as well as items.
 func (p *part) hash(partitionKey string) (uint64, bool) {
 	r := p.request
 	if v, ok := r.key()[partitionKey]; ok {
@@ -214,7 +213,7 @@ func (p *part) hash(partitionKey string) (uint64, bool) {
 	return 0, false
 }
 
-// reserve sets aside what all parts need, or nothing at all.
+// reserve reserves the units of all parts, or of no part.
 func (m *model) reserve(s *shipment, parts []*part) bool {
 	var all []access
 	for _, p := range parts {
@@ -238,7 +237,7 @@ func (m *model) reserve(s *shipment, parts []*part) bool {
 	return len(refused) == 0
 }
 
-// refuse is the throttle of a request.
+// refuse returns the throttle of a request.
 func (m *model) refuse(s *shipment, parts []*part) *http.Response {
 	var reasons []Reason
 	codes := make([]string, len(parts))
@@ -270,7 +269,7 @@ func (m *model) refuse(s *shipment, parts []*part) *http.Response {
 	return s.refuse(&f.Refusal)
 }
 
-// count tells what was throttled, once for each resource.
+// count counts a throttle for each throttled resource.
 func (m *model) count(s *shipment, parts []*part, what string) {
 	var resources []string
 	for _, p := range parts {
@@ -284,7 +283,7 @@ func (m *model) count(s *shipment, parts []*part, what string) {
 	s.t.counter.add(s.operation, Count{Faults: 1})
 }
 
-// reason says in DynamoDB's words what was exhausted.
+// reason names the exhausted limit like DynamoDB.
 func (a *access) reason() Reason {
 	kind := "Table"
 	if strings.Contains(a.space.resource, "/") {
@@ -298,7 +297,7 @@ func (a *access) reason() Reason {
 	return Reason{Reason: kind + "KeyRangeThroughputExceeded", Resource: a.space.arn}
 }
 
-// pass hands the request on and makes up for what it truly cost.
+// pass sends the request and settles its actual cost.
 func (m *model) pass(ctx context.Context, s *shipment, body []byte, asked string, parts []*part) (*http.Response, error) {
 	body, err := askForIndexes(body, asked)
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 // keptPages bounds the pages that can be repeated; each has up to 1 MB.
 const keptPages = 64
 
-// pages are the last replies to GetRecords, by the iterator that each gave out.
-// With it the reader of a stream shard asks for the page after: giving it the
-// kept one instead repeats a page and loses nothing.
+// pages holds the last replies to GetRecords, by the iterator that each returned.
+// With that iterator, the reader of a stream shard asks for the next page: answering
+// with the kept page instead repeats a page and loses no record.
 type pages struct {
 	mu    sync.Mutex
 	kept  map[string][]json.RawMessage // records; guarded by mu
@@ -23,7 +23,7 @@ type pages struct {
 
 func isPageFault(k Kind) bool { return k == PageAgain || k == PageOverlaps || k == ShardHeld }
 
-// carryPage is GetRecords with what befell it.
+// carryPage executes a GetRecords with its fault.
 func (t *Transport) carryPage(ctx context.Context, s *shipment, f Fault) (*http.Response, error) {
 	var in struct{ ShardIterator string }
 	if err := json.Unmarshal(s.body, &in); err != nil {
@@ -66,7 +66,7 @@ func (t *Transport) carryPage(ctx context.Context, s *shipment, f Fault) (*http.
 	return resp, setFields(resp, fields)
 }
 
-// before is the page that led to an iterator, and whether its shard is held.
+// before returns the page that led to an iterator, and whether its shard is held.
 func (p *pages) before(iterator string, f Fault, now time.Time) (records []json.RawMessage, held bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,8 +82,8 @@ func (p *pages) before(iterator string, f Fault, now time.Time) (records []json.
 	return p.kept[iterator], found
 }
 
-// keep remembers a page under the iterator that it gave out. A page without
-// records does not hide the one before.
+// keep stores a page under the iterator that it returned. After an empty page, it
+// keeps the page before.
 func (p *pages) keep(iterator, next string, records []json.RawMessage) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,7 +103,7 @@ func (p *pages) keep(iterator, next string, records []json.RawMessage) {
 	}
 }
 
-// page is a reply to GetRecords of the layer's own.
+// page returns a reply to GetRecords that the layer makes itself.
 func (s *shipment) page(records []json.RawMessage, next string) (*http.Response, error) {
 	if records == nil {
 		records = []json.RawMessage{}

@@ -5,20 +5,21 @@ import (
 	"time"
 )
 
-// Partitions configure the model of DynamoDB's partitions. The zero value of
-// each field is DynamoDB's own, or strict.
+// Partitions configure the model of DynamoDB's partitions. The zero value of each
+// field is DynamoDB's value, or a stricter value.
 type Partitions struct {
-	// WriteUnits and ReadUnits are what one partition serves per second.
+	// WriteUnits and ReadUnits are the units that a partition serves per second.
 	// Default: 1000 and 3000.
 	WriteUnits, ReadUnits float64
-	// Burst is for how long unused capacity is kept beyond the running second.
-	// DynamoDB keeps up to 300 s and promises nothing. Default: 0.
+	// Burst is the time for which unused capacity is kept, beyond the current
+	// second. DynamoDB keeps up to 300 s, without a guarantee. Default: 0.
 	Burst time.Duration
-	// Count is how many partitions each table and each index begins with, of key
-	// ranges of one size. Default: 1.
+	// Count is the initial number of partitions of each table and index, with key
+	// ranges of equal size. Default: 1.
 	Count int
-	// SplitAfter is how long a partition is throttled, with no second of peace,
-	// before it splits in two. Default: 0, never. DynamoDB takes minutes.
+	// SplitAfter is the time after which a throttled partition splits in two. The
+	// time restarts after a second without throttles. Default: 0, never. DynamoDB
+	// takes minutes.
 	SplitAfter time.Duration
 }
 
@@ -33,31 +34,31 @@ func (o Partitions) orDefaults() Partitions {
 	return o
 }
 
-// Load is what one partition was asked for in some time.
+// Load holds the requests to a partition in some time.
 type Load struct {
 	Offered   float64 // units, of throttled requests too, as far as they can be foreseen
 	Passed    float64 // units
 	Throttled int64   // requests, or items of batches and transactions
 }
 
-// Second is the load of one second of the clock.
+// Second holds the load of a second of the clock.
 type Second struct {
 	At          time.Time // its beginning
 	Write, Read Load
 }
 
-// Partition is one key range of a table or an index, and its load.
+// Partition holds a key range of a table or an index, and its load.
 type Partition struct {
 	Resource string // a table's name, or table/index/name
 	From, To uint64 // of the partition key's hash, both included
 	Seconds  []Second
 }
 
-// keptSeconds bounds the history of one partition.
+// keptSeconds bounds the history of a partition.
 const keptSeconds = 3600
 
-// lane is a partition's capacity for writes, or for reads: a token bucket that
-// may go into debt, because what a request costs is known only afterwards.
+// lane is a partition's capacity for writes, or for reads: a token bucket that may
+// go into debt, because the cost of a request is known only afterwards.
 type lane struct {
 	rate, depth float64
 	tokens      float64
@@ -70,8 +71,8 @@ func newLane(rate float64, burst time.Duration, now time.Time) lane {
 	return lane{rate: rate, depth: depth, tokens: depth, at: now}
 }
 
-// take spends units, or reports that the partition is exhausted. A request
-// larger than the bucket passes when the bucket is full.
+// take spends units, or reports that the partition is exhausted. A request larger
+// than the bucket passes if the bucket is full.
 func (l *lane) take(units float64, now time.Time) bool {
 	const rounding = 1e-6 // of float64, over hours of refills
 	if past := now.Sub(l.at); past > 0 {
@@ -85,14 +86,14 @@ func (l *lane) take(units float64, now time.Time) bool {
 	return true
 }
 
-// heat is a time of throttling with no second of peace in it.
+// heat is a period of throttling without a pause of more than a second.
 type heat struct {
 	since, last time.Time
-	low, high   uint64 // hashes of what was throttled
+	low, high   uint64 // hashes of the throttled keys
 }
 
-// feel notes a throttle and reports for how long there have been some, and
-// whether they concern more than one partition key.
+// feel records a throttle. It returns the duration of the heat so far, and reports
+// whether it concerns several partition keys.
 func (h *heat) feel(hash uint64, now time.Time) (lasted time.Duration, several bool) {
 	if h.since.IsZero() || now.Sub(h.last) > time.Second {
 		*h = heat{since: now, low: hash, high: hash}
@@ -102,7 +103,7 @@ func (h *heat) feel(hash uint64, now time.Time) (lasted time.Duration, several b
 	return now.Sub(h.since), h.low != h.high
 }
 
-// partition is one key range.
+// partition is a key range.
 type partition struct {
 	from, to    uint64
 	write, read lane
@@ -116,7 +117,7 @@ func (p *partition) lane(write bool) *lane {
 	return &p.read
 }
 
-// load is where the present second is counted.
+// load returns the counter of the current second.
 func (p *partition) load(write bool, now time.Time) *Load {
 	at := now.Truncate(time.Second)
 	if n := len(p.seconds); n == 0 || p.seconds[n-1].At.Before(at) {
@@ -132,8 +133,7 @@ func (p *partition) load(write bool, now time.Time) *Load {
 	return &last.Read
 }
 
-// space is the hash range of one table or index: partitions in order, without
-// gaps.
+// space is the hash range of a table or an index: partitions in order, without gaps.
 type space struct {
 	resource string
 	arn      string
@@ -164,8 +164,9 @@ func (s *space) at(hash uint64) *partition {
 	return s.parts[i]
 }
 
-// throttled counts a throttle, and splits the partition that has had enough of
-// them. Heat of one partition key stays: no split would part it.
+// throttled counts a throttle, and splits the partition if it has been throttled for
+// long enough. It does not split a partition if only a single key is throttled,
+// because the split would not divide its load.
 func (s *space) throttled(a *access, splitAfter time.Duration, now time.Time) {
 	load := a.part.load(a.write, now)
 	load.Offered += a.units
@@ -176,8 +177,8 @@ func (s *space) throttled(a *access, splitAfter time.Duration, now time.Time) {
 	}
 }
 
-// split parts a key range in the middle. Both halves go on with the tokens, or
-// the debt, that there were: a split is no gift, it doubles what comes next.
+// split divides a key range in the middle. Both halves get the tokens or the debt of
+// the partition; the split doubles only the future capacity.
 func (s *space) split(p *partition) {
 	if p.from == p.to {
 		return
@@ -197,7 +198,7 @@ func (s *space) report() []Partition {
 	return out
 }
 
-// access is the need of one item for units of one partition.
+// access is an item's need for units of a partition.
 type access struct {
 	space *space
 	part  *partition
@@ -206,8 +207,8 @@ type access struct {
 	units float64 // set aside before, so that only the rest can become debt
 }
 
-// reserve sets the units of all accesses aside, or those of none. It returns
-// the ones that were refused.
+// reserve reserves the units of all accesses, or of no access. It returns the
+// refused accesses.
 func reserve(accesses []access, now time.Time) (refused []*access) {
 	for i := range accesses {
 		a := &accesses[i]
@@ -232,7 +233,7 @@ func reserve(accesses []access, now time.Time) (refused []*access) {
 	return refused
 }
 
-// settle replaces the units set aside by the true ones.
+// settle replaces the reserved units by the actual units.
 func (a *access) settle(units float64, now time.Time) {
 	more := units - a.units
 	if more == 0 {

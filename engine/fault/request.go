@@ -8,7 +8,7 @@ import (
 	"github.com/tidegate/tidegate/engine/attr"
 )
 
-// request is what the layer needs to know of any request on items.
+// request holds the fields of item operations that the layer needs.
 type request struct {
 	TableName, IndexName      string
 	Key, Item                 attr.Item
@@ -23,7 +23,7 @@ type request struct {
 	TransactItems             []map[string]request
 }
 
-// tables names what a request is about, sorted.
+// tables returns the names of the request's tables, sorted.
 func (r *request) tables() []string {
 	var names []string
 	if r.TableName != "" {
@@ -41,7 +41,7 @@ func (r *request) tables() []string {
 	return slices.Compact(names)
 }
 
-// key is the item's own: given as such, or as part of the item.
+// key returns the item's own key, or the item that contains it.
 func (r *request) key() attr.Item {
 	if r.Item != nil {
 		return r.Item
@@ -49,8 +49,8 @@ func (r *request) key() attr.Item {
 	return r.Key
 }
 
-// equated is the value that an expression sets, or compares for equality with,
-// an attribute: the :v in "name = :v".
+// equated returns the value that an expression assigns to an attribute, or compares
+// it with for equality: the :v in "name = :v".
 func (r *request) equated(expression, attribute string) (attr.Value, bool) {
 	for rest := expression; ; {
 		left, right, found := strings.Cut(rest, "=")
@@ -81,8 +81,8 @@ func firstWord(s string) string {
 	return s
 }
 
-// hashOf places a partition key in the hash range: FNV-1a, then a finalizer,
-// for ranges are told apart by the high bits.
+// hashOf places a partition key in the hash range: FNV-1a, then a finalizer, because
+// the high bits select the range.
 func hashOf(v attr.Value) uint64 {
 	h := uint64(14695981039346656037)
 	for _, c := range []byte(v.SortKey()) {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// schema is what the layer has to know of a table.
+// schema holds the properties of a table that the layer needs.
 type schema struct {
 	name, arn string
 	onDemand  bool
@@ -25,14 +25,14 @@ type schema struct {
 
 func (s *schema) indexNames() []string { return slices.Sorted(maps.Keys(s.indexes)) }
 
-// schemas asks the back end once for each table, and again when the table was
-// changed by a request through this transport.
+// schemas asks the back end once for each table, and again after a request through
+// this transport has changed the table.
 type schemas struct {
 	mu      sync.Mutex
 	byTable map[string]*schema // guarded by mu
 }
 
-// description is the part of DescribeTable's reply that matters here.
+// description is the part of DescribeTable's reply that the layer needs.
 type description struct {
 	TableName            string
 	TableArn             string
@@ -70,7 +70,7 @@ func (s *schemas) of(ctx context.Context, from *shipment, table string) (*schema
 	return found, nil
 }
 
-// forget is called with every reply: a table may have become another.
+// forget drops the schema of a table that the request may have changed.
 func (s *schemas) forget(operation string, body []byte) {
 	switch operation {
 	case "CreateTable", "UpdateTable", "DeleteTable":
@@ -118,8 +118,7 @@ func keyNames(elements []keyElement) (partition, sort string) {
 	return partition, sort
 }
 
-// space is the hash range of a table, or of one of its indexes. The caller
-// holds mu.
+// space returns the hash range of a table, or of an index. The caller holds mu.
 func (m *model) space(table *schema, index string, now time.Time) *space {
 	resource, arn := table.name, table.arn
 	if index != "" {
@@ -133,8 +132,8 @@ func (m *model) space(table *schema, index string, now time.Time) *space {
 	return s
 }
 
-// ask makes a request of the layer's own, with the credentials of the caller's,
-// and decodes the reply. It is not counted and meets no fault.
+// ask sends a request of the layer, with the credentials of the caller, and decodes
+// the reply. It is not counted and meets no fault.
 func (s *shipment) ask(ctx context.Context, operation string, in, out any) error {
 	body, err := json.Marshal(in)
 	if err != nil {

@@ -12,12 +12,12 @@ import (
 	"github.com/tidegate/tidegate/engine/attr"
 )
 
-// scratch is an engine that holds nothing but items as they were, so that a
-// query's conditions, filters and projections mean there what they always mean.
+// scratch is an engine with the old items of a table. It evaluates the conditions,
+// filters and projections of a query on them.
 type scratch struct {
 	s      *shipment
 	table  *schema
-	olds   map[string]attr.Item // by key; nil: there was none
+	olds   map[string]attr.Item // by key; nil: the item did not exist
 	engine *engine.InProcess
 }
 
@@ -73,8 +73,8 @@ func (c *scratch) item(ctx context.Context, body []byte, r *request, fields map[
 	return string(was) != string(is), nil
 }
 
-// rows answers a Query or a Scan. Rows that do not show their item's key, and
-// bare counts, stay as they are.
+// rows answers a Query or a Scan. It does not change rows that lack the key of their
+// item, and replies that only count.
 func (c *scratch) rows(ctx context.Context, body []byte, r *request, fields map[string]json.RawMessage) (changed bool, err error) {
 	var now []attr.Item
 	if fields["Items"] == nil {
@@ -116,9 +116,9 @@ func (c *scratch) rows(ctx context.Context, body []byte, r *request, fields map[
 	return true, nil
 }
 
-// page is the rows of the state before that lie between where the request
-// starts and where the reply's page ends: those after the one, less those after
-// the other. So each is on one page, whatever the back end's order.
+// page returns the old rows between the start of the request and the end of the
+// reply's page: the rows after the start, without the rows after the end. So each
+// row is on a single page, whatever the back end's order.
 func (c *scratch) page(ctx context.Context, body []byte, last json.RawMessage) ([]attr.Item, error) {
 	var in map[string]json.RawMessage
 	if err := json.Unmarshal(body, &in); err != nil {
@@ -164,7 +164,7 @@ func (c *scratch) all(ctx context.Context, in map[string]json.RawMessage) (rows 
 	}
 }
 
-// sort brings a query's rows into the order of the sort key.
+// sort puts a query's rows into the order of the sort key.
 func (c *scratch) sort(rows []attr.Item, body []byte, index string) {
 	var in struct{ ScanIndexForward *bool }
 	_ = json.Unmarshal(body, &in) // it was read before
@@ -185,7 +185,7 @@ func (c *scratch) sort(rows []attr.Item, body []byte, index string) {
 	})
 }
 
-// keyOf is the key within an item, if all of it is there.
+// keyOf returns the key within an item; it reports false if a part is missing.
 func (s *schema) keyOf(item attr.Item) (attr.Item, bool) {
 	key := attr.Item{}
 	for _, name := range []string{s.partition, s.sort} {
@@ -201,7 +201,7 @@ func (s *schema) keyOf(item attr.Item) (attr.Item, bool) {
 	return key, true
 }
 
-// id is a key as a string.
+// id returns a key as a string.
 func (s *schema) id(key attr.Item) string {
 	partition := key[s.partition].SortKey()
 	if s.sort == "" {

@@ -14,29 +14,29 @@ import (
 
 // Stale configures eventually consistent reads.
 type Stale struct {
-	// UpTo is how long ago the moment may be whose state is read; for each read
-	// it is drawn evenly from 0 to that. Default: 0, reads are never stale.
+	// UpTo is the maximum age of the state that a read returns; the age of each read
+	// is drawn evenly from 0 to UpTo. Default: 0, reads are never stale.
 	UpTo time.Duration
-	// Tables extends it from indexes to GetItem, Query and Scan of tables where
-	// ConsistentRead is not asked for.
+	// Tables makes GetItem, Query and Scan of tables stale too, unless they ask for
+	// ConsistentRead. Without it, only reads of indexes are stale.
 	Tables bool
 }
 
-// change is a write that passed: what the item was before.
+// change is a write that passed, with the item before it.
 type change struct {
 	at  time.Time // no later than the write
 	key string
-	old attr.Item // nil: there was none
+	old attr.Item // nil: the item did not exist
 }
 
-// past undoes, in what is read, the writes after the moment that the read
-// shows. It knows the writes that passed through this transport, and asks the
-// back end for each item before a write of it.
+// past undoes, in the replies of reads, the writes after the moment of the read. It
+// knows the writes that passed through this transport, and reads each item from the
+// back end before it is written.
 type past struct {
 	o       Stale
 	next    carry
 	schemas *schemas
-	locks   [64]sync.Mutex // by key: an item's writes go one by one
+	locks   [64]sync.Mutex // by key: serializes the writes of an item
 
 	mu      sync.Mutex
 	changes map[string][]change // by table; guarded by mu
@@ -111,7 +111,7 @@ func (p *past) write(ctx context.Context, s *shipment, body []byte, r *request) 
 	return resp, err
 }
 
-// lock locks the items and returns what unlocks them.
+// lock locks the items and returns a function that unlocks them.
 func (p *past) lock(targets []target) (unlock func()) {
 	var stripes []int
 	for _, t := range targets {
@@ -129,7 +129,7 @@ func (p *past) lock(targets []target) (unlock func()) {
 	}
 }
 
-// since is what items were at a moment, as far as they were written after it.
+// since returns the state at a moment of the items that were written after it.
 func (p *past) since(table string, moment time.Time) map[string]attr.Item {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -150,9 +150,9 @@ func (p *past) since(table string, moment time.Time) map[string]attr.Item {
 	return olds
 }
 
-// read shows the state of a moment ago: of the rows that the back end has, those
-// of items written since are left out, and those are added that the same read
-// finds among the items as they were.
+// read returns an earlier state. From the rows of the back end, it removes the rows
+// of items written since, and adds the rows that the same read finds among the old
+// items.
 func (p *past) read(ctx context.Context, s *shipment, body []byte, r *request) (*http.Response, error) {
 	ago := time.Duration(s.random.Float64() * float64(p.o.UpTo))
 	resp, err := p.next(ctx, s, body)

@@ -23,28 +23,28 @@ import (
 type Options struct {
 	// Next is the back end. Required.
 	Next http.RoundTripper
-	// Now dates the replies that the transport makes itself. Required.
+	// Now returns the date for replies that the transport makes itself. Required.
 	Now func() time.Time
-	// Sleep waits, or returns the context's error when that ends first.
-	// Default: a timer.
+	// Sleep waits, or returns the context's error if that ends first. Default: a
+	// timer.
 	Sleep func(context.Context, time.Duration) error
-	// Latency, where set, delays every request, before or after the back end's
-	// part by the toss of a coin: a caller that gives up early never knows.
-	// Latencies holds for its operations instead.
+	// Latency, if set, delays every request, at random either before or after the
+	// back end executes it: a caller that times out never knows. Latencies replaces
+	// it for its operations.
 	Latency   Latency
 	Latencies map[string]Latency
-	// Chances are the random faults, and Seed their origin: the nth request
-	// meets the same draw in every run of the same seed.
+	// Chances are the random faults, drawn with Seed: with the same seed, the nth
+	// request gets the same draw in every run.
 	Chances []Chance
 	Seed    uint64
-	// Partitions, where set, throttles what partitions cannot serve.
+	// Partitions, if set, throttles requests that exceed the capacity of a partition.
 	Partitions *Partitions
-	// Stale reads see the state of a moment ago.
+	// Stale makes reads return an earlier state.
 	Stale Stale
 }
 
-// Transport is an http.RoundTripper, and the SDK's HTTPClient, with faults. It
-// is safe for concurrent use.
+// Transport is an http.RoundTripper, and the SDK's HTTPClient, that injects faults.
+// It is safe for concurrent use.
 type Transport struct {
 	o       Options
 	n       atomic.Uint64 // requests so far
@@ -60,8 +60,7 @@ type Transport struct {
 	match func(operation string, body []byte) Fault // guarded by mu, and called under it
 }
 
-// New makes a transport that so far only has what Options say. It panics
-// without a back end or a clock.
+// New returns a transport with the Options. It panics without a back end or a clock.
 func New(o Options) *Transport {
 	if o.Next == nil || o.Now == nil {
 		panic("fault: Options.Next and Options.Now are required")
@@ -87,22 +86,22 @@ func New(o Options) *Transport {
 	return t
 }
 
-// Match sets the function that chooses faults by hand; nil: none. It is asked
-// about each request, one at a time, before the random chances, which only
-// strike where it returns the zero Fault. It must not keep the body.
+// Match sets a function that chooses faults; nil removes it. The transport calls it
+// with each request, never concurrently, before it draws the random chances, which
+// strike only if the function returns the zero Fault. It must not keep the body.
 func (t *Transport) Match(match func(operation string, body []byte) Fault) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.match = match
 }
 
-// Wait returns when no late request is under way any more.
+// Wait returns when no late request is under way.
 func (t *Transport) Wait() { t.late.Wait() }
 
-// Do is RoundTrip under the name that the SDK calls.
+// Do implements the SDK's HTTPClient like RoundTrip.
 func (t *Transport) Do(req *http.Request) (*http.Response, error) { return t.RoundTrip(req) }
 
-// RoundTrip lets the request meet its fault.
+// RoundTrip executes the request with its fault.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	body, err := readAll(req.Body, req.ContentLength)
 	if err != nil {
@@ -142,8 +141,8 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// decide is the one place where faults are chosen. It also reports whether
-// pages of streams are to be remembered: only for faults that may come.
+// decide chooses the fault of a request; no other code does. It also reports whether
+// the transport must keep pages of streams, which it does only for possible faults.
 func (t *Transport) decide(s *shipment) (f Fault, paging bool) {
 	drawn := pick(t.o.Chances, s.operation, s.random)
 	t.mu.Lock()
@@ -157,7 +156,8 @@ func (t *Transport) decide(s *shipment) (f Fault, paging bool) {
 	return drawn, true
 }
 
-// latency is the wait before and after the back end's part; one of them is 0.
+// latency returns the wait before and after the back end's part; at most one of them
+// is not 0.
 func (t *Transport) latency(s *shipment) (before, after time.Duration) {
 	latency, own := t.o.Latencies[s.operation]
 	if !own {
@@ -180,16 +180,16 @@ func (t *Transport) wait(ctx context.Context, d time.Duration) error {
 	return t.o.Sleep(ctx, d)
 }
 
-// shipment is one request on its way.
+// shipment is a request under way.
 type shipment struct {
 	t         *Transport
 	req       *http.Request
 	body      []byte
 	operation string
-	random    *rand.Rand // owned by whoever carries the shipment
+	random    *rand.Rand // owned by the goroutine that carries the shipment
 }
 
-// meet is everything but lateness.
+// meet applies every fault except Late.
 func (s *shipment) meet(f Fault) (*http.Response, error) {
 	switch f.Kind {
 	case Refused:
@@ -217,12 +217,12 @@ func (s *shipment) meet(f Fault) (*http.Response, error) {
 	return nil, orElse(f.Err, io.ErrUnexpectedEOF)
 }
 
-// deliver brings the request to the back end, past what stands before it.
+// deliver sends the request through the layers before the back end.
 func (s *shipment) deliver(ctx context.Context) (*http.Response, error) {
 	return s.t.carry(ctx, s, s.body)
 }
 
-// send hands a request to the back end and counts what it consumed.
+// send sends a request to the back end and counts the units that it consumed.
 func (s *shipment) send(ctx context.Context, body []byte) (*http.Response, error) {
 	resp, err := s.t.o.Next.RoundTrip(s.request(ctx, body))
 	if err != nil {
@@ -237,7 +237,7 @@ func (s *shipment) send(ctx context.Context, body []byte) (*http.Response, error
 	return resp, nil
 }
 
-// request is the caller's with a body of its own.
+// request returns the caller's request with another body.
 func (s *shipment) request(ctx context.Context, body []byte) *http.Request {
 	req := s.req.WithContext(ctx)
 	if len(body) == 0 && s.req.Body == nil {
@@ -248,8 +248,8 @@ func (s *shipment) request(ctx context.Context, body []byte) *http.Request {
 	return req
 }
 
-// deliverLate sends the request off on its own. It arrives even when the
-// caller has gone, which is what makes it interesting.
+// deliverLate sends the request independently of the caller: it arrives even after
+// the caller has given up.
 func (s *shipment) deliverLate(f Fault, latency time.Duration) (*http.Response, error) {
 	arrived := make(chan struct{})
 	s.t.late.Go(func() {
@@ -270,10 +270,10 @@ func (s *shipment) deliverLate(f Fault, latency time.Duration) (*http.Response, 
 	}
 }
 
-// refuse is the reply that stands in for the back end's.
+// refuse returns a reply that replaces the back end's reply.
 func (s *shipment) refuse(r *Refusal) *http.Response { return s.reply(r.Status, r.body()) }
 
-// reply is one of the layer's own.
+// reply returns a reply that the layer makes itself.
 func (s *shipment) reply(status int, body []byte) *http.Response {
 	return &http.Response{
 		Status: strconv.Itoa(status) + " " + http.StatusText(status), StatusCode: status,
@@ -316,7 +316,7 @@ func readAll(body io.ReadCloser, length int64) ([]byte, error) {
 	return b, errors.Join(err, body.Close())
 }
 
-// discard gives a connection back.
+// discard drops the reply and releases its connection.
 func discard(resp *http.Response) {
 	_, _ = io.Copy(io.Discard, resp.Body) // the reply is meant to be lost
 	_ = resp.Body.Close()

@@ -1,47 +1,56 @@
-// Package journal keeps records in order on disk, so that what was
-// acknowledged is there after a crash. It does not know what they mean.
+// Package journal stores numbered records durably on disk. After a crash, every
+// acknowledged record is still there. The journal does not interpret the records.
 //
-//	Append ─▶ gathering ──(whoever waits first writes for all)──▶ log-…41 ─▶ log-…97 ─▶ …
-//	            group          one write, one fsync                  ▲
-//	                                                                 │ cut: whole files
-//	Read ◀────────────────── settled records again ──────────────────┤
+//	Append ─▶ gathering ──(the first waiting caller writes the group)──▶ log-…41 ─▶ log-…97 ─▶ …
+//	            group          a write and an fsync                         ▲
+//	                                                                        │ cut: whole files
+//	Read ◀────────────────── settled records again ─────────────────────────┤
 //	Snapshot ─▶ aside ─▶ fsync, rename, fsync of the directory ─▶ snapshot-…60
 //
-// Words:
+// # Terms
 //
-//   - record: bytes, numbered from 1 without gaps; position: the number of the
-//     last record of something.
-//   - group, frame: the records that one write put into the file, under one
-//     checksum: after a crash they are all there or none is.
-//   - settled: as safe as the Sync policy promises, so callers may be answered.
+//   - record: bytes, numbered from 1 without gaps.
+//   - position: the number of the last record of a sequence.
+//   - group, frame: the records of a single write, under a single checksum. After a
+//     crash, either all of them are present or all are absent.
+//   - settled: as safe as the Sync policy promises; callers may be answered.
 //   - synced: forced to the disk.
-//   - log: a file of frames, named by its first record; snapshot: a file of
-//     entries that stand for all records up to the one it is named by.
-//   - kept: records that a snapshot stands for, and that stay in their logs because
-//     somebody still reads them.
-//   - end mark: a frame without records that ends a file: a log that has one has a
-//     successor.
-//   - torn tail: what a crash left of frames that were never synced; damage:
-//     anything else that does not read as it was written.
+//   - log: a file of frames, named by its first record.
+//   - snapshot: a file of entries that replace all records up to the position in its
+//     name.
+//   - kept: records that a snapshot replaces and that stay in their logs because a
+//     reader still needs them.
+//   - end mark: a frame without records that ends a file. A log with an end mark has
+//     a successor.
+//   - torn tail: the remains of frames that a crash interrupted before they were
+//     synced.
+//   - damage: any other content that does not read as it was written.
 //
-// Telling the two apart is what the synced field of a frame is for. Each says
-// how far the disk was safe when it was written. A frame that does not read is
-// damage if a frame behind it or REACH says that it was safe, or if it is not in the
-// last log; else it is the torn tail, which is reported and cut off.
+// # Recovery
 //
-// REACH is the file that says how far the logs reach: how far callers were answered,
-// and how far the disk was safe. It is written over after each group, so that a log
-// which ends too early is noticed even where a frame ends. Open refuses where records
-// are missing that were safe, and warns where they were only acknowledged.
+// Each frame has a synced field: the position up to which the disk was safe when the
+// frame was written. Recovery uses it to distinguish a torn tail from damage. An
+// unreadable frame is damage if a later frame or REACH proves that it was synced, or
+// if it is not in the last log. Otherwise it is the torn tail: Open reports it and
+// cuts it off.
 //
-// A write that finds no room is taken back and tried again by Retry, with all that
-// was appended since: only then is anything settled again. A failed fsync is final.
+// The file REACH holds the reach of the logs: the position up to which callers were
+// answered, and the position up to which the disk was safe. The journal overwrites
+// it after each group, so that Open notices a log that ends too early, even if it
+// ends at a frame boundary. Open fails if synced records are missing, and warns if
+// the missing records were only acknowledged.
 //
-// Example:
+// If a write fails because the disk is full, the journal removes its remains, and
+// Retry writes the group again, with all records appended since; until then, no
+// record is settled. A failed fsync is final.
+//
+// # Example
 //
 //	j, err := journal.Open(journal.Options{Dir: dir}, journal.Restore{Entry: …, Past: …, Record: …})
 //	position := j.Append(func(b []byte) []byte { return append(b, "hello"...) }) // in order: under a lock
-//	err = j.Wait(position)                                                       // outside of it
+//	err = j.Wait(position)                                                       // outside the lock
+//
+// # File format
 //
 // A log, all numbers little-endian:
 //
@@ -51,8 +60,10 @@
 //
 // and, once it has a successor, an end mark: "TGe1", and the successor's first record.
 //
-// A snapshot is the same with "snap" and entries for records. Its end mark has in its
-// synced field how far the logs must reach for it to hold, and as payload the first
-// record of the oldest log that must be there. Version 2 of the format had no end
-// marks in logs, and an empty frame at the end of a snapshot; it is read, not written.
+// A snapshot has the same format with "snap", and entries instead of records. The
+// synced field of its end mark is the position that the logs must reach for the
+// snapshot to be valid. The payload of the end mark is the first record of the
+// oldest log that must be present. Version 2 of the format had no end marks in logs,
+// and an empty frame at the end of a snapshot; the journal reads it but does not
+// write it.
 package journal

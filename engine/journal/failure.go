@@ -5,30 +5,30 @@ import (
 	"syscall"
 )
 
-// failure is why no record is settled.
+// failure is the reason why records do not settle.
 type failure struct {
 	err   error
 	final bool
 }
 
-// finalError is a failure that cannot be tried again, whatever its cause: what a
-// disk holds after a failed fsync is not known until it is read again, and a
-// second fsync of the same file may succeed for data that is gone.
+// finalError is a failure that must not be retried, whatever its cause: after a
+// failed fsync, the content of the disk is unknown until it is read again, and a
+// second fsync of the same file may succeed for lost data.
 type finalError struct{ error }
 
 func (e finalError) Unwrap() error { return e.error }
 
-// isFinal reports whether an error is the journal's end. A write that found no
-// room is not: it has changed nothing but the file's end, which void takes back.
+// isFinal reports whether an error ends the journal. A write that found the disk
+// full does not: it has changed only the end of the file, which void restores.
 func isFinal(err error) bool {
 	var final finalError
 	return errors.As(err, &final) ||
 		!errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) && !errors.Is(err, syscall.EFBIG)
 }
 
-// Err returns why no record is settled: want of space, which Retry may end, or a
-// failure that is final, a failed write or fsync or Close. After a final one the
-// way on is to open the directory again.
+// Err returns the reason why records do not settle: a full disk, which Retry may
+// overcome, or a final failure: a failed write or fsync, or Close. After a final
+// failure, the directory must be opened again.
 func (j *Journal) Err() error {
 	if f := j.failure.Load(); f != nil {
 		return f.err
@@ -36,11 +36,11 @@ func (j *Journal) Err() error {
 	return nil
 }
 
-// Failed is closed when the disk has failed for good.
+// Failed returns a channel that is closed when the disk has failed for good.
 func (j *Journal) Failed() <-chan struct{} { return j.failed }
 
-// Retry writes the records that found no room, where there are any, and returns
-// Err. Nothing else ends that failure.
+// Retry writes the records that did not fit on the disk, if any, and returns Err.
+// A full disk is retried only by Retry.
 func (j *Journal) Retry() error {
 	<-j.turn
 	defer func() { j.turn <- struct{}{} }()
@@ -51,7 +51,7 @@ func (j *Journal) Retry() error {
 }
 
 // fail keeps the records of a group that was not written, unless err is final, and
-// tells all who wait. The caller holds mu.
+// wakes all waiting callers. The caller holds mu.
 func (j *Journal) fail(err error, g *group) {
 	close(g.done)
 	if isFinal(err) {
@@ -72,23 +72,24 @@ func (j *Journal) fail(err error, g *group) {
 	j.gathering.last = max(g.last, behind.last)
 }
 
-// end makes err the journal's end, unless it has one. The caller holds mu.
+// end records err as the final failure, unless the journal already has a final
+// failure. The caller holds mu.
 func (j *Journal) end(err error) {
 	if f := j.failure.Load(); f == nil || !f.final {
 		j.failure.Store(&failure{err: err, final: true})
-		close(j.gathering.done) // nobody will write it
+		close(j.gathering.done) // it will not be written
 	}
 }
 
-// recovered ends a failure for want of space. The caller holds mu.
+// recovered clears a failure caused by a full disk. The caller holds mu.
 func (j *Journal) recovered() {
 	if j.failure.Swap(nil) != nil {
 		j.options.Log.Info("the disk has room again: all that was not written is, and requests are served")
 	}
 }
 
-// void takes back what a failed write has left behind the last whole frame and
-// returns the write's error.
+// void removes the remains of a failed write behind the last whole frame and
+// returns the error of the write.
 func (j *Journal) void(err error) error {
 	if failed := j.file.Truncate(j.size); failed != nil {
 		return finalError{errors.Join(err, failed)}

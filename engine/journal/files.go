@@ -22,13 +22,13 @@ const (
 	asideSuffix    = ".aside"
 )
 
-// name is the file of a number: so padded that names sort as numbers do.
+// name returns the file name of a number, padded so that names sort like numbers.
 func name(prefix string, number uint64) string { return fmt.Sprintf("%s%020d", prefix, number) }
 
 func (j *Journal) path(name string) string { return filepath.Join(j.options.Dir, name) }
 
-// lock takes the directory for this process until unlock or the process's end. used
-// reports whether a process has had it before.
+// lock reserves the directory for this process until unlock or the end of the
+// process. used reports whether a process has had it before.
 func lock(dir string, sync func(string) error) (used bool, unlock func() error, err error) {
 	if err := makeDir(filepath.Clean(dir), sync); err != nil {
 		return false, nil, fmt.Errorf("make the directory %s: %w", dir, err)
@@ -50,15 +50,15 @@ func lock(dir string, sync func(string) error) (used bool, unlock func() error, 
 	return used, file.Close, nil
 }
 
-// ErrInUse is the error of Open where another process has the directory open.
+// ErrInUse means that another process has the directory open.
 var ErrInUse = errors.New("the directory is in use")
 
-// listing is the files of a directory, by number, lowest first.
+// listing holds the numbers of the files in a directory, in ascending order.
 type listing struct {
 	logs, snapshots []uint64
 }
 
-// list reads the directory; files aside are left out.
+// list reads the directory. It ignores files that are still aside.
 func (j *Journal) list() (l listing, err error) {
 	entries, err := os.ReadDir(j.options.Dir)
 	if err != nil {
@@ -83,7 +83,7 @@ func (j *Journal) list() (l listing, err error) {
 	return l, nil
 }
 
-// removeAside removes what a crash left unfinished. Nobody may be writing.
+// removeAside removes the unfinished files of a crash. No write may be running.
 func (j *Journal) removeAside() error {
 	names, err := filepath.Glob(j.path("*" + asideSuffix))
 	for _, path := range names {
@@ -92,7 +92,7 @@ func (j *Journal) removeAside() error {
 	return err
 }
 
-// aside makes a file under another name, until adopt gives it its own.
+// aside creates a file under a temporary name; adopt gives it its final name.
 func (j *Journal) aside(name string, kind fileKind, number uint64) (File, error) {
 	path := j.path(name + asideSuffix)
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, fileMode)
@@ -125,8 +125,8 @@ func (j *Journal) wrap(f File) File {
 	return f
 }
 
-// adopt makes a file that was written aside one of the directory's: from then
-// on it is there with all its content, whatever happens.
+// adopt gives a file its final name, durably: from then on the file exists with all
+// of its content, even after a crash.
 func (j *Journal) adopt(f interface{ Sync() error }, name string) error {
 	if err := f.Sync(); err != nil {
 		return err
@@ -148,7 +148,7 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// makeDir makes a directory, and those above it, so that a crash leaves it there.
+// makeDir makes a directory and its parents durably: they survive a crash.
 func makeDir(dir string, sync func(string) error) error {
 	info, err := os.Stat(dir)
 	switch {
@@ -167,8 +167,8 @@ func makeDir(dir string, sync func(string) error) error {
 	return sync(above)
 }
 
-// create makes the log whose first record has that number. The caller has the
-// turn, or is alone.
+// create makes the log that begins with the record first. The caller owns the turn
+// or is the only user.
 func (j *Journal) create(first uint64) (File, error) {
 	own := name(logPrefix, first)
 	f, err := j.aside(own, kindLog, first)
@@ -181,7 +181,7 @@ func (j *Journal) create(first uint64) (File, error) {
 	return f, nil
 }
 
-// appendTo makes f, the log whose first record has that number, the last log.
+// appendTo makes f, the log that begins with the record first, the last log.
 func (j *Journal) appendTo(f File, first uint64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -192,7 +192,7 @@ func (j *Journal) appendTo(f File, first uint64) {
 	j.file, j.size = f, headerSize
 }
 
-// begin starts a log where there is none to end.
+// begin starts a log where no other log has to be ended.
 func (j *Journal) begin(first uint64) error {
 	f, err := j.create(first)
 	if err == nil {
@@ -201,9 +201,9 @@ func (j *Journal) begin(first uint64) error {
 	return err
 }
 
-// roll ends the log, synced, and begins the next. A log that has a successor has
-// no torn tail; one with an end mark has a successor. Where roll fails for want of
-// space nothing has changed but that the successor may be there, empty.
+// roll ends the log, synced, and begins the next log. So a log that has a successor
+// has no torn tail, and a log with an end mark has a successor. If roll fails
+// because the disk is full, the only change is that the successor may exist, empty.
 func (j *Journal) roll(first uint64) error {
 	old := j.file
 	if err := old.Sync(); err != nil {
@@ -219,8 +219,8 @@ func (j *Journal) roll(first uint64) error {
 	if _, err := old.Write(mark); err != nil {
 		return errors.Join(j.void(err), next.Close())
 	}
-	// No record of the next log is acknowledged before this, so a log that is lost
-	// with acknowledged records is missed.
+	// No record of the next log is acknowledged before this sync. So Open notices if
+	// a log with acknowledged records is lost.
 	if err := errors.Join(old.Sync(), j.reach.file.Sync(), old.Close()); err != nil {
 		return finalError{errors.Join(err, next.Close())}
 	}

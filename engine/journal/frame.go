@@ -23,7 +23,7 @@ const (
 	versionOffset = 12
 )
 
-// fileKind is what a file is of; it stands in its header.
+// fileKind is the kind of a file, as written in its header.
 type fileKind string
 
 const (
@@ -33,8 +33,8 @@ const (
 
 func checksum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
 
-// DamageError says that a file does not read as it was written. Nothing is
-// opened then: a part of what was acknowledged would be missing.
+// DamageError reports that a file does not read as it was written. Open then fails,
+// because a part of the acknowledged records would be missing.
 type DamageError struct {
 	File   string
 	Offset int64  // bytes from the begin of the file
@@ -46,7 +46,7 @@ func (e *DamageError) Error() string {
 		e.File, e.Offset, e.What)
 }
 
-// fileHeader begins a file of a format version.
+// fileHeader returns the header of a file in a format version.
 func fileHeader(kind fileKind, number uint64, v uint32) []byte {
 	b := make([]byte, 0, headerSize)
 	b = append(append(b, fileMagic...), kind...)
@@ -56,7 +56,7 @@ func fileHeader(kind fileKind, number uint64, v uint32) []byte {
 	return binary.LittleEndian.AppendUint32(b, checksum(b))
 }
 
-// checkFileHeader returns the file's format version.
+// checkFileHeader checks the header and returns the file's format version.
 func checkFileHeader(file string, b []byte, kind fileKind, number uint64) (v uint32, err error) {
 	switch {
 	case len(b) < headerSize || string(b[:8]) != fileMagic:
@@ -75,7 +75,7 @@ func checkFileHeader(file string, b []byte, kind fileKind, number uint64) (v uin
 	return v, nil
 }
 
-// frame is what one write put into a file.
+// frame is the part of a file that a single write wrote.
 type frame struct {
 	end     bool   // it is the file's end mark
 	first   uint64 // number of its first record; of an end mark: of the first record or entry that the file does not have
@@ -83,10 +83,10 @@ type frame struct {
 	payload []byte
 }
 
-// newFrame begins a frame in a buffer.
+// newFrame returns an unsealed frame that uses the buffer.
 func newFrame(buf []byte) []byte { return append(buf[:0], make([]byte, headerSize)...) }
 
-// addRecord adds to an unsealed frame the record that encode appends.
+// addRecord adds the record that encode appends to an unsealed frame.
 func addRecord(b []byte, encode func([]byte) []byte) []byte {
 	begin := len(b)
 	b = encode(append(b, 0, 0, 0, 0))
@@ -94,7 +94,7 @@ func addRecord(b []byte, encode func([]byte) []byte) []byte {
 	return b
 }
 
-// seal writes the header of a frame whose records are all in it.
+// seal writes the header of a frame that has all of its records.
 func seal(b []byte, magic string, first, synced uint64) {
 	payload := b[headerSize:]
 	copy(b, magic)
@@ -148,8 +148,9 @@ type frameReader struct {
 	buf     []byte
 }
 
-// next returns the next frame, io.EOF behind the last, and a *DamageError where
-// what is there is no whole frame. The payload is valid until the next call.
+// next returns the next frame, io.EOF behind the last frame, and a *DamageError if
+// the remaining bytes are not a whole frame. The payload is valid until the next
+// call.
 func (r *frameReader) next() (frame, error) {
 	left := r.size - r.at
 	if left == 0 {
@@ -191,8 +192,8 @@ func (r *frameReader) damage(what string) error {
 	return &DamageError{File: r.file, Offset: r.at, What: what}
 }
 
-// provesSynced reports whether a whole frame in b says that the record was
-// synced when that frame was written.
+// provesSynced reports whether b has a whole frame whose synced field covers the
+// record.
 func provesSynced(b []byte, record uint64) bool {
 	for {
 		i := bytes.Index(b, []byte(frameMagic[:2])) // an end mark proves it, too

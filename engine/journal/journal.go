@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// ErrClosed is the failure of a journal that was closed.
+// ErrClosed is the failure of a closed journal.
 var ErrClosed = errors.New("the journal is closed")
 
 const (
@@ -21,37 +21,37 @@ const (
 
 // Options configure a journal.
 type Options struct {
-	// Dir is where the files are; it is made if need be. Required.
+	// Dir is the directory of the files. Open creates it if it is missing. Required.
 	Dir string
-	// Sync is when records are forced to the disk.
+	// Sync is the policy for forcing records to the disk.
 	Sync Sync
-	// LogBytes is how large a log gets before the next begins. Default: 16 MiB.
+	// LogBytes is the size at which a log ends and the next begins. Default: 16 MiB.
 	LogBytes int64
-	// Log is told about a torn tail. Default: slog.Default.
+	// Log receives warnings, such as a torn tail. Default: slog.Default.
 	Log *slog.Logger
-	// Wrap, where set, is put around each log and snapshot that is written: where a
-	// test makes disks fail.
+	// Wrap, if set, wraps each log and snapshot that is written. Tests use it to
+	// make disks fail.
 	Wrap func(File) File
-	// SyncDir forces a directory's entries to the disk. Default: fsync.
+	// SyncDir forces the entries of a directory to the disk. Default: fsync.
 	SyncDir func(dir string) error
 }
 
-// File is a file that is written from its begin to its end.
+// File is a file that is written sequentially.
 type File interface {
 	io.WriteCloser
-	// Sync returns when all that was written is on the disk.
+	// Sync returns when all written bytes are on the disk.
 	Sync() error
-	// Truncate cuts the file to a size, where the next Write goes on.
+	// Truncate cuts the file to a size; the next Write continues there.
 	Truncate(size int64) error
 }
 
-// Journal is a directory of records that this process alone writes. It is safe
-// for concurrent use.
+// Journal is a directory of records. Only this process writes to it. A Journal is
+// safe for concurrent use.
 type Journal struct {
 	options Options
 	unlock  func() error
 
-	// turn holds one token: who takes it may write, and gives it back.
+	// turn holds a single token. A goroutine takes it to write, and returns it.
 	turn   chan struct{}
 	file   File      // owned by the turn
 	size   int64     // of file, up to the last whole frame; owned by the turn
@@ -69,7 +69,7 @@ type Journal struct {
 
 	mu        sync.Mutex
 	gathering *group // takes records; guarded by mu
-	writing   *group // nil: none; guarded by mu
+	writing   *group // nil: no write is running; guarded by mu
 	spare     []byte // for the next group; guarded by mu
 	logs      []log  // oldest first; guarded by mu
 
@@ -77,7 +77,7 @@ type Journal struct {
 	ticker sync.WaitGroup
 }
 
-// group is the records that one write takes.
+// group holds the records of the next write.
 type group struct {
 	frame []byte
 	count uint64
@@ -87,15 +87,14 @@ type group struct {
 
 func newGroup(buf []byte) *group { return &group{frame: newFrame(buf), done: make(chan struct{})} }
 
-// Append adds the record that encode appends to a buffer and returns its
-// position. It does no input or output and never fails: whether the record is
-// safe is what Wait tells.
+// Append adds the record that encode appends to a buffer and returns its position.
+// It does no I/O and never fails: Wait reports whether the record is safe.
 func (j *Journal) Append(encode func([]byte) []byte) uint64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	position := j.position.Add(1)
 	if f := j.failure.Load(); f != nil && f.final {
-		return position // nobody will write it
+		return position // it will not be written
 	}
 	g := j.gathering
 	g.frame = addRecord(g.frame, encode)
@@ -104,17 +103,18 @@ func (j *Journal) Append(encode func([]byte) []byte) uint64 {
 	return position
 }
 
-// Position is that of the last record appended, 0 before any.
+// Position returns the position of the last appended record; 0 without a record.
 func (j *Journal) Position() uint64 { return j.position.Load() }
 
-// Settled is the position up to which all records are settled.
+// Settled returns the position up to which all records are settled.
 func (j *Journal) Settled() uint64 { return j.settled.Load() }
 
-// Logged is how many bytes of logs a restart would read behind the last snapshot.
+// Logged returns the number of bytes of logs behind the last snapshot, which a
+// restart would read.
 func (j *Journal) Logged() int64 { return j.logged.Load() }
 
-// Wait returns when all records up to a position are settled, or the error that
-// keeps them from it. Whoever comes first writes for all who wait.
+// Wait returns nil when all records up to a position are settled, or the error that
+// prevents it. The first waiting caller writes for all waiting callers.
 func (j *Journal) Wait(position uint64) error {
 	for j.settled.Load() < position {
 		if err := j.Err(); err != nil {
@@ -150,15 +150,14 @@ func (j *Journal) Sync() error {
 	return j.Err()
 }
 
-// write writes the group that has gathered and settles it. The caller has the
-// turn.
+// write writes the gathering group and settles it. The caller owns the turn.
 func (j *Journal) write(force bool) {
 	if j.Err() == nil {
 		j.tryWrite(force)
 	}
 }
 
-// tryWrite is write, even after a failure.
+// tryWrite does the same as write, even after a failure.
 func (j *Journal) tryWrite(force bool) {
 	j.mu.Lock()
 	g := j.gathering
@@ -185,8 +184,8 @@ func (j *Journal) tryWrite(force bool) {
 	close(g.done)
 }
 
-// put writes a group to the disk. The caller has the turn. Where it fails for want
-// of space, the group can be put again.
+// put writes a group to the disk. The caller owns the turn. If put fails because the
+// disk is full, it can be called with the group again.
 func (j *Journal) put(g *group, force bool) error {
 	first := g.last - g.count + 1
 	if g.count > 0 {
@@ -233,8 +232,8 @@ func (j *Journal) tick() {
 	}
 }
 
-// Close forces all records to the disk and gives the directory back. Later
-// calls return ErrClosed. The error is that of records which may be lost.
+// Close forces all records to the disk and releases the directory. Later calls
+// return ErrClosed. If Close returns an error, records may be lost.
 func (j *Journal) Close() error {
 	if j.closed.Swap(true) {
 		return ErrClosed

@@ -7,20 +7,21 @@ import (
 	"os"
 )
 
-// reachName is the file that says how far the logs must reach. It is written over
-// after each group, so that a log which was cut short or removed is noticed, at a
-// frame's border too.
+// reachName is the file that holds the reach of the logs. The journal overwrites it
+// after each group, so that Open notices a log that was removed or cut short, even
+// at a frame boundary.
 const reachName = "REACH"
 
 const (
 	reachMagic = "TGr1"
-	// reachStride is the distance between its two slots: they are written in turn and
-	// lie in different sectors, so that a crash damages one of them at most.
+	// reachStride is the distance between the two slots of the file. They lie in
+	// different sectors and are written in turn, so that a crash damages at most a
+	// single slot.
 	reachStride = 512
 	reachSize   = reachStride + headerSize
 )
 
-// reach is how far logs reach. Positions.
+// reach holds the positions that the logs have reached.
 type reach struct {
 	settled uint64 // callers were answered up to here
 	synced  uint64 // on the disk up to here: no crash takes it away
@@ -35,7 +36,7 @@ func (r reach) appendTo(b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, checksum(b[begin:]))
 }
 
-// file is all of the file.
+// file returns the content of the whole file.
 func (r reach) file() []byte {
 	b := make([]byte, 0, reachSize)
 	b = append(r.appendTo(b), make([]byte, reachStride-headerSize)...)
@@ -49,8 +50,8 @@ func parseReach(b []byte) (r reach, ok bool) {
 	return reach{settled: binary.LittleEndian.Uint64(b[8:]), synced: binary.LittleEndian.Uint64(b[16:])}, true
 }
 
-// readReach reads the file. whole is false where it is missing or damaged, so that
-// the logs may have reached further than r says.
+// readReach reads the file. whole is false if the file is missing or damaged: the
+// logs may then have reached further than r.
 func (j *Journal) readReach() (r reach, whole bool, err error) {
 	b, err := os.ReadFile(j.path(reachName))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -64,7 +65,7 @@ func (j *Journal) readReach() (r reach, whole bool, err error) {
 	return r, whole, nil
 }
 
-// reachFile is the open file. It is owned by the journal's turn.
+// reachFile is the open file. The journal's turn owns it.
 type reachFile struct {
 	file *os.File
 	last reach
@@ -72,7 +73,7 @@ type reachFile struct {
 	buf  []byte
 }
 
-// beginReach writes the file anew, as a whole.
+// beginReach replaces the whole file.
 func (j *Journal) beginReach(r reach) error {
 	aside := j.path(reachName + asideSuffix)
 	file, err := os.OpenFile(aside, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, fileMode)
@@ -89,9 +90,9 @@ func (j *Journal) beginReach(r reach) error {
 	return nil
 }
 
-// write says how far the logs reach now, where that has changed. It does not
-// force it to the disk: after a machine's failure the file may be older than the
-// logs, which only makes it notice less.
+// write writes the reach of the logs if it has changed. It does not force it to the
+// disk: after a machine failure the file may be older than the logs, and then it
+// proves less.
 func (f *reachFile) write(r reach) error {
 	if r == f.last {
 		return nil
@@ -107,18 +108,18 @@ func (f *reachFile) write(r reach) error {
 
 func (f *reachFile) close() error { return errors.Join(f.file.Sync(), f.file.Close()) }
 
-// incomplete says that acknowledged records are not there.
+// incomplete returns an ErrIncomplete: acknowledged records are missing.
 func (j *Journal) incomplete(format string, args ...any) error {
 	return fmt.Errorf("%w: %s; restore the directory %s from a copy, or move it away to begin anew",
 		ErrIncomplete, fmt.Sprintf(format, args...), j.options.Dir)
 }
 
-// ErrIncomplete is the error of Open where files are missing or were cut short.
+// ErrIncomplete means that files are missing or were cut short.
 var ErrIncomplete = errors.New("acknowledged writes are missing")
 
-// checkReach compares where the logs end with how far they must reach. It refuses
-// where records are missing that were forced to the disk, and warns where they
-// were acknowledged only, and where it cannot tell.
+// checkReach compares the end of the logs with the reach they must have. It fails if
+// synced records are missing. It warns if missing records were only acknowledged, or
+// if the reach is unknown.
 func (j *Journal) checkReach(r reach, whole bool, next uint64, s stands) error {
 	last := "the logs"
 	if n := len(j.logs); n > 0 {

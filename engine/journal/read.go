@@ -8,8 +8,8 @@ import (
 	"sort"
 )
 
-// markBytes is the distance between two marks of a log, about, and so how much
-// Read reads for nothing at most.
+// markBytes is the approximate distance between the marks of a log, and so the
+// maximum that Read reads in vain.
 const markBytes = 64 << 10
 
 // log is a file of frames.
@@ -18,14 +18,14 @@ type log struct {
 	marks []mark // where some of its frames begin, in order
 }
 
-// mark is where a frame begins in its file.
+// mark is the offset of a frame in its file.
 type mark struct {
 	first  uint64 // number of its first record
 	offset int64
 }
 
-// mark remembers where a frame of the last log begins, unless it is near to the
-// frame that was remembered last.
+// mark records the offset of a frame of the last log, unless the previous mark is
+// near.
 func (j *Journal) mark(first uint64, offset int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -35,17 +35,17 @@ func (j *Journal) mark(first uint64, offset int64) {
 	}
 }
 
-// ErrCut is the error of Read where the records were removed.
+// ErrCut is the error of Read for records that were removed.
 var ErrCut = errors.New("the records were cut off the journal")
 
-// errEnough ends the reading of a file before its end.
+// errEnough stops the reading of a file before its end.
 var errEnough = errors.New("all that was asked for was read")
 
 // Read calls visit with the records from one position to another, which must be
-// settled. What visit is given is its own only during the call; its error ends
-// the reading and is returned. Read returns ErrCut where records are gone, and a
-// *DamageError where they do not read as they were written. It disturbs neither
-// Append nor Wait.
+// settled. The record is valid only during the call. If visit returns an error, Read
+// stops and returns it. Read returns ErrCut for removed records, and a *DamageError
+// for records that do not read as they were written. It does not block Append or
+// Wait.
 func (j *Journal) Read(from, to uint64, visit func(position uint64, record []byte) error) error {
 	for from <= to {
 		file, begin, ok := j.find(from)
@@ -77,7 +77,7 @@ func (j *Journal) Read(from, to uint64, visit func(position uint64, record []byt
 	return nil
 }
 
-// find returns the log that has a record, and a frame at it or before.
+// find returns the log that has a record, and the mark of a frame at or before it.
 func (j *Journal) find(position uint64) (file uint64, begin mark, ok bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

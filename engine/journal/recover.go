@@ -10,14 +10,14 @@ import (
 	"slices"
 )
 
-// Restore is given what is in a directory: each entry of the snapshot, if there
-// is one, then each record of the logs, in order. What it is given is its own
-// only during the call.
+// Restore receives the content of a directory: each entry of the snapshot, if there
+// is a snapshot, then each record of the logs, in order. The bytes are valid only
+// during the call.
 type Restore struct {
 	Entry func(entry []byte) error
-	// Past is given the records that the snapshot stands for and that were kept.
+	// Past receives the kept records, which the snapshot replaces.
 	Past func(position uint64, record []byte) error
-	// Record is given those behind it.
+	// Record receives the records behind the snapshot.
 	Record func(position uint64, record []byte) error
 }
 
@@ -30,11 +30,11 @@ func (r *Restore) record(snapshot uint64) func(uint64, []byte) error {
 	}
 }
 
-// Open takes a directory for this process and restores what is in it. It returns
-// ErrInUse where another process has the directory, and a *DamageError or
-// ErrIncomplete where records would be missing that were forced to the disk. A torn
-// tail is reported to Options.Log and cut off; so are acknowledged records that
-// were lost because they had not been forced.
+// Open reserves a directory for this process and restores its content. It returns
+// ErrInUse if another process has the directory, and a *DamageError or ErrIncomplete
+// if synced records would be missing. It cuts off a torn tail and reports it to
+// Options.Log, as well as acknowledged records that were lost because they had not
+// been forced to the disk.
 func Open(o Options, r Restore) (*Journal, error) {
 	if o.LogBytes <= 0 {
 		o.LogBytes = defaultLogBytes
@@ -66,7 +66,7 @@ func Open(o Options, r Restore) (*Journal, error) {
 	return j, nil
 }
 
-// recover reads the directory and makes the last log ready to be appended to.
+// recover reads the directory and prepares the last log for appending.
 func (j *Journal) recover(r *Restore, used bool) error {
 	l, err := j.list()
 	if err = errors.Join(err, j.removeAside()); err != nil {
@@ -104,7 +104,7 @@ func (j *Journal) recover(r *Restore, used bool) error {
 	return j.cut(s.snapshot, s.oldest)
 }
 
-// beginNow begins a log where there is none, or none of today's format.
+// beginNow begins a log if there is no log, or only a log of an older format.
 func (j *Journal) beginNow(next uint64) error {
 	switch old := j.file; {
 	case old == nil:
@@ -118,7 +118,7 @@ func (j *Journal) beginNow(next uint64) error {
 // readLogs reads all logs that are needed and opens the last. It returns the number
 // of the next record.
 func (j *Journal) readLogs(logs []uint64, s stands, known reach, record func(uint64, []byte) error) (next uint64, err error) {
-	// A power cut may bring back what a snapshot has removed.
+	// After a power cut, logs that a snapshot has removed may be back.
 	logs = slices.DeleteFunc(logs, func(first uint64) bool { return first < s.oldest })
 	oldest := s.oldest
 	if oldest == 0 {
@@ -149,7 +149,7 @@ func (j *Journal) readLogs(logs []uint64, s stands, known reach, record func(uin
 	return next, nil
 }
 
-// readLog reads one log. The last, which has no successor, may have a torn tail.
+// readLog reads a log. The last log, which has no successor, may have a torn tail.
 func (j *Journal) readLog(first, successor uint64, known reach, record func(number uint64, b []byte) error) (next uint64, err error) {
 	path := j.path(name(logPrefix, first))
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -183,8 +183,8 @@ func (j *Journal) readLog(first, successor uint64, known reach, record func(numb
 		return 0, j.incomplete("%s was ended, and %s, which begins with the record behind it, is missing",
 			path, j.path(name(logPrefix, next)))
 	}
-	// What is read here may be in the machine's memory only: a process that died
-	// in the middle of an fsync leaves it so.
+	// The records may be only in the machine's memory, if a process died during an
+	// fsync.
 	if err := file.Sync(); err != nil {
 		return 0, fmt.Errorf("sync %s: %w", path, err)
 	}
@@ -197,10 +197,10 @@ func (j *Journal) readLog(first, successor uint64, known reach, record func(numb
 	return next, nil
 }
 
-// readAhead is how much of a file is read at a time that is read as a whole.
+// readAhead is the buffer size for reading whole files.
 const readAhead = 256 << 10
 
-// openFrames checks the begin of a file and stands before its first frame.
+// openFrames checks the header of a file and returns a reader of its frames.
 func openFrames(file *os.File, kind fileKind, number uint64, buffer int) (*frameReader, error) {
 	info, err := file.Stat()
 	if err != nil {
@@ -216,9 +216,10 @@ func openFrames(file *os.File, kind fileKind, number uint64, buffer int) (*frame
 	return r, err
 }
 
-// readFrames reads frames of records from a number on and returns the number of
-// the record behind them. An error of the last frame read comes with r.at before
-// that frame. Before each frame it calls mark with its first record and offset.
+// readFrames reads frames of records, starting with the record next, and returns the
+// number of the record behind them. After an error in a frame, r.at is the start of
+// that frame. Before each frame, it calls mark with the frame's first record and
+// offset.
 func readFrames(r *frameReader, next uint64, mark func(uint64, int64), record func(number uint64, b []byte) error) (uint64, error) {
 	for {
 		at := r.at
@@ -248,7 +249,7 @@ func readFrames(r *frameReader, next uint64, mark func(uint64, int64), record fu
 	}
 }
 
-// cutTail cuts a log off where a torn tail begins, and refuses to where it is
+// cutTail cuts off the torn tail of a log. It fails if the unreadable part is
 // damage.
 func (j *Journal) cutTail(file *os.File, damage *DamageError, next uint64, known reach) error {
 	info, err := file.Stat()

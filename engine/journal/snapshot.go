@@ -10,19 +10,19 @@ import (
 )
 
 const (
-	// snapshotFrame is how many bytes of entries a snapshot's frame takes.
+	// snapshotFrame is the number of bytes of entries in a frame of a snapshot.
 	snapshotFrame = 64 << 10
-	// oldestSize is the payload of a snapshot's end mark, in bytes.
+	// oldestSize is the size of the payload of a snapshot's end mark, in bytes.
 	oldestSize = 8
 )
 
-// Snapshot writes entries that stand for all records up to a position, and
-// removes the logs that they make needless, except those with records at keep or
-// behind it, which Read can still show. write calls add with each entry; it may
-// run while records are appended, and may show of them what it likes: the
-// records behind the position are restored after the entries in any case, so
-// restoring one twice must do no harm. Only one call may run at a time. Where it
-// fails nothing has changed.
+// Snapshot writes entries that replace all records up to a position, and removes the
+// logs that are no longer needed. It keeps the logs with records at keep or behind,
+// which Read can still return. write calls add with each entry. It may run while
+// records are appended, and may include any of them: a restart restores the records
+// behind the position after the entries in any case, so restoring a record twice
+// must be harmless. Only a single call may run at a time. If Snapshot fails, nothing has
+// changed.
 func (j *Journal) Snapshot(position, keep uint64, write func(add func(entry []byte) error) error) error {
 	own := name(snapshotPrefix, position)
 	oldest, err := j.writeSnapshot(own, position, keep, write)
@@ -39,7 +39,8 @@ func removeIfThere(path string) error {
 	return nil
 }
 
-// writeSnapshot returns the oldest log that a directory with this snapshot must have.
+// writeSnapshot writes the file and returns the first record of the oldest log that
+// a directory with this snapshot must have.
 func (j *Journal) writeSnapshot(own string, position, keep uint64, write func(add func(entry []byte) error) error) (oldest uint64, err error) {
 	before := j.logged.Load()
 	f, err := j.aside(own, kindSnapshot, position)
@@ -54,7 +55,7 @@ func (j *Journal) writeSnapshot(own string, position, keep uint64, write func(ad
 	if err := w.flush(0); err != nil {
 		return 0, err
 	}
-	// Entries may show any record that was appended up to here.
+	// Entries may include any record appended until now.
 	reach := j.Position()
 	if err := j.Sync(); err != nil {
 		return 0, err
@@ -70,8 +71,8 @@ func (j *Journal) writeSnapshot(own string, position, keep uint64, write func(ad
 	return oldest, nil
 }
 
-// oldest returns the first record of the oldest log that is needed for a record
-// and all behind it.
+// oldest returns the first record of the oldest log that is needed to read a record
+// and all records behind it.
 func (j *Journal) oldest(needed uint64) uint64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -82,7 +83,7 @@ func (j *Journal) oldest(needed uint64) uint64 {
 	return j.logs[i].first
 }
 
-// snapshotWriter gathers entries into frames.
+// snapshotWriter collects entries into frames.
 type snapshotWriter struct {
 	file  File
 	frame []byte
@@ -96,7 +97,7 @@ func (w *snapshotWriter) add(entry []byte) error {
 	return w.flush(snapshotFrame)
 }
 
-// flush writes the frame if it has that many bytes.
+// flush writes the frame if it has at least that many bytes.
 func (w *snapshotWriter) flush(atLeast int) error {
 	if w.count == 0 || len(w.frame) < atLeast {
 		return nil
@@ -107,8 +108,9 @@ func (w *snapshotWriter) flush(atLeast int) error {
 	return err
 }
 
-// end writes the end mark: all entries are there. It says how far the logs must
-// reach for the snapshot to hold, and which log is the oldest that must be there.
+// end writes the end mark, which proves that all entries are present. It holds the
+// position that the logs must reach for the snapshot to be valid, and the oldest log
+// that must be present.
 func (w *snapshotWriter) end(reach, oldest uint64) error {
 	mark := binary.LittleEndian.AppendUint64(newFrame(nil), oldest)
 	seal(mark, endMagic, w.next, reach)
@@ -116,9 +118,9 @@ func (w *snapshotWriter) end(reach, oldest uint64) error {
 	return err
 }
 
-// stands is what a directory must have for its snapshot to hold.
+// stands holds the requirements of a snapshot on its directory.
 type stands struct {
-	snapshot uint64 // position; 0: there is none
+	snapshot uint64 // position; 0: no snapshot
 	reach    uint64 // how far the logs must reach
 	oldest   uint64 // first record of the oldest log that must be there; 0: not known
 }
@@ -157,10 +159,10 @@ func (j *Journal) readSnapshot(position uint64, entry func([]byte) error) (s sta
 	}
 }
 
-// cut removes the files that a snapshot makes needless: older snapshots, and the
-// logs before the oldest that it needs. It is the one place that deletes logs. A
-// crash in the middle may leave any of them, and a power cut may bring them back:
-// Open removes them then, for the snapshot names the oldest log.
+// cut removes the files that a snapshot makes unnecessary: older snapshots, and the
+// logs before the oldest log that it needs. Only cut deletes logs. A crash during cut
+// may leave some of them, and a power cut may bring them back: Open then removes
+// them, because the snapshot names the oldest log.
 func (j *Journal) cut(position, oldest uint64) error {
 	j.mu.Lock()
 	for len(j.logs) > 1 && j.logs[0].first < oldest {

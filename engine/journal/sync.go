@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// Sync is when records are forced to the disk: Always, Never, or the interval
-// between two times. Whatever it says, records are handed to the operating
-// system before their callers are answered: a process that is killed loses
-// nothing, and Sync is about a machine that fails.
+// Sync is the policy for forcing records to the disk: Always, Never, or the interval
+// between two fsyncs. With every policy, records are handed to the operating system
+// before callers are answered. So a killed process loses no record; the policy
+// matters only if the machine fails.
 type Sync time.Duration
 
 const (
-	// Always forces before callers are answered; those that come meanwhile
-	// share the next time.
+	// Always forces records to the disk before callers are answered; callers that
+	// arrive during an fsync share the next.
 	Always Sync = 0
 	// Never leaves it to the operating system.
 	Never Sync = -1

@@ -64,6 +64,8 @@ func folders() []folder {
 		{"internal/control", []string{"pkg/api", "pkg/bucket", "pkg/keys", "internal/audit", "internal/config", "internal/process", "internal/shards", "internal/store", "internal/table"}, []string{""}},
 		{"internal/arch", nil, []string{""}},
 		{"services", []string{"pkg", "internal"}, []string{""}},
+		{"services/admission", []string{"pkg", "internal/config", "internal/process", "internal/shards", "internal/store", "internal/table"}, []string{""}},
+		{"services/admission/lease", []string{"pkg/api", "pkg/bucket", "internal/control", "internal/leader", "internal/rollback", "internal/store", "internal/table"}, []string{""}},
 		{"test", []string{"pkg", "internal", "services", "engine"}, []string{""}},
 		{"cmd", []string{"pkg", "internal", "services", "engine"}, []string{""}},
 	}

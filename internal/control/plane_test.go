@@ -7,10 +7,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/engine"
 	"github.com/tidegate/tidegate/internal/audit/archive"
 	"github.com/tidegate/tidegate/internal/audit/archive/archivetest"
 	"github.com/tidegate/tidegate/internal/control"
 	"github.com/tidegate/tidegate/internal/store"
+	"github.com/tidegate/tidegate/internal/table/tabletest"
 )
 
 // An archive that cannot be read is refused at the start: an unknown bucket, no
@@ -33,9 +35,10 @@ func TestAnArchiveThatCannotBeRead(t *testing.T) {
 	require.NoError(t, openPlane(t, nil).Check(t.Context()))
 }
 
-// openPlane returns a control plane that reaches no table.
+// openPlane returns a control plane on a new table.
 func openPlane(t *testing.T, a *archive.Archive) *control.Plane {
 	t.Helper()
 	clock := store.NewClock(func() store.ClockReading { return store.ClockReading{} })
-	return control.Open(control.Options{Clock: clock, Archive: a, Log: slog.New(slog.DiscardHandler)})
+	b := tabletest.New(t)
+	return control.Open(control.Options{DynamoDB: engine.Config(b.Faults, "us-east-1"), Table: b.Table, Clock: clock, Archive: a, Log: slog.New(slog.DiscardHandler)})
 }

@@ -1,6 +1,5 @@
-// Package dirtest gives a test an in-memory directory if the machine has memory-backed
-// storage, so that forcing files to the disk takes no time. The tested code paths are
-// the same.
+// Package dirtest gives a test a directory in memory, if the machine has such a file
+// system. Forcing data to the disk then takes no time, and the test is the same.
 package dirtest
 
 import (
@@ -12,23 +11,25 @@ import (
 )
 
 const (
-	// shared is where Linux keeps files in memory.
+	// shared is Linux's file system in memory.
 	shared = "/dev/shm"
-	// enough is the room that must be left there, in bytes: of containers, some have little.
+	// enough is the free space that New requires there, in bytes: containers may have
+	// little.
 	enough = 1 << 30
 )
 
-// New returns an empty directory that is removed when the test ends. It is in memory
-// or, if memory-backed storage is missing or has little room, below os.TempDir.
+// New returns an empty directory that is removed when the test ends. The directory is
+// in memory, or under the directory of t.TempDir if there is too little memory for it.
 func New(tb testing.TB) string {
 	tb.Helper()
-	dir, err := os.MkdirTemp(Parent(), "tidegate-test-")
+	dir, err := os.MkdirTemp(Parent(), "tidegate-test-") //nolint:usetesting // t.TempDir is where TMPDIR is, on a disk
 	require.NoError(tb, err)
 	tb.Cleanup(func() { require.NoError(tb, os.RemoveAll(dir)) })
 	return dir
 }
 
-// Parent returns the directory in which New makes its own, as os.MkdirTemp takes it.
+// Parent returns the directory in which New creates its directory, in the form that
+// os.MkdirTemp expects.
 func Parent() string {
 	var fs syscall.Statfs_t
 	if err := syscall.Statfs(shared, &fs); err != nil || fs.Bavail*uint64(fs.Bsize) < enough { //nolint:gosec // a block's size is positive

@@ -1,11 +1,11 @@
 // Package embednats runs a NATS server with JetStream in this process.
 //
-// # Words
+// # Terms
 //
-//   - The directory holds JetStream's files and a file LOCK, which at most a single
-//     process locks at a time.
-//   - A fatal is the server's message about a failed start. In a process of its own,
-//     the server would exit with it; here it becomes the error of Start.
+//   - directory: the directory of JetStream's files. It also holds a file LOCK, which
+//     a single process at a time can lock.
+//   - fatal: the error that the server logs instead of starting. A stand-alone server
+//     would then end its process; here, Start returns the error.
 //
 // # Connections
 //
@@ -15,14 +15,14 @@
 //
 // # Durability
 //
-// The server forces data to the disk before it acknowledges it, so that acknowledged
-// data survives the death of the process and a loss of power.
+// The server forces a message to the disk before it acknowledges it. So acknowledged
+// messages survive the end of the process and a loss of power.
 //
-// # An example
+// # Example
 //
 //	s, err := embednats.Start(ctx, embednats.Options{Dir: "tidegate-data/nats", Log: log})
 //	if err != nil {
-//		return err // *ListenError, *InUseError and *DirError name the correction
+//		return err // *ListenError, *InUseError and *DirError tell the user how to fix it
 //	}
 //	defer s.Shutdown()
 //	nc, err := nats.Connect(s.URL(), s.InProcess())

@@ -6,13 +6,13 @@ import (
 	"syscall"
 )
 
-// ListenError reports that the server cannot listen on the address.
+// ListenError means that the server cannot listen on the address.
 type ListenError struct {
 	Listen string // as asked for
 	Err    error
 }
 
-// Error describes the cause and the correction.
+// Error returns the problem and its remedy.
 func (e *ListenError) Error() string {
 	if errors.Is(e.Err, syscall.EADDRINUSE) {
 		return fmt.Sprintf("NATS cannot listen on %s: something else does, maybe another `tidegate up`; stop it, or give another address with --nats-listen (port 0 takes a free one)", e.Listen)
@@ -23,14 +23,14 @@ func (e *ListenError) Error() string {
 // Unwrap returns the cause.
 func (e *ListenError) Unwrap() error { return e.Err }
 
-// InUseError reports that another server uses the directory, in this process or in
+// InUseError means that another server uses the directory, in this process or in
 // another.
 type InUseError struct {
 	Dir string
-	PID string // of the process that holds the lock; empty if unknown
+	PID string // of the process that uses it; empty if unknown
 }
 
-// Error describes the cause and the correction.
+// Error returns the problem and its remedy.
 func (e *InUseError) Error() string {
 	holder := "another process"
 	if e.PID != "" {
@@ -39,13 +39,13 @@ func (e *InUseError) Error() string {
 	return fmt.Sprintf("the directory %s is in use by %s; stop that, or give another directory with --dir", e.Dir, holder)
 }
 
-// DirError reports that the directory cannot be created or written.
+// DirError means that the directory cannot be created or written.
 type DirError struct {
 	Dir string
 	Err error
 }
 
-// Error describes the cause and the correction.
+// Error returns the problem and its remedy.
 func (e *DirError) Error() string {
 	return fmt.Sprintf("the directory %s cannot be used: %v; give one that can be written with --dir", e.Dir, e.Err)
 }

@@ -17,9 +17,9 @@ const (
 	longPID  = 20 // bytes; enough for any process id
 )
 
-// lockDir makes the directory, if need be, and takes it until the file is
-// closed or the process ends, however it ends. The server itself would open a
-// directory twice, and the two would destroy each other's files.
+// lockDir creates the directory if it is missing, and locks it until the file is
+// closed or the process ends in any way. Without the lock, two servers could open
+// the same directory and destroy each other's files.
 func lockDir(dir string) (*os.File, error) {
 	if dir == "" {
 		return nil, &DirError{Dir: `""`, Err: errors.New("no directory is named")}
@@ -38,8 +38,8 @@ func lockDir(dir string) (*os.File, error) {
 	return file, nil
 }
 
-// claim locks the file and writes this process's id to it, for the error message of
-// the next process that tries to lock it.
+// claim locks the file and writes this process's ID into it, for the error message
+// of later processes.
 func claim(file *os.File, dir string) error {
 	switch err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {
 	case errors.Is(err, syscall.EWOULDBLOCK):
@@ -56,7 +56,7 @@ func claim(file *os.File, dir string) error {
 	return nil
 }
 
-// holder reads the id of the process that has the lock.
+// holder reads the ID of the process that has the lock.
 func holder(file *os.File) string {
 	b, err := io.ReadAll(io.LimitReader(file, longPID))
 	if err != nil {

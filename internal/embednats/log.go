@@ -6,8 +6,9 @@ import (
 	"log/slog"
 )
 
-// serverLog forwards the server's log. The server's notices, a page of them at each
-// start, get the level debug. serverLog also captures the fatal that prevents a start.
+// serverLog forwards the server's log lines. It logs notices, about a page at each
+// start, at debug level. It also catches the fatal that keeps the server from
+// starting.
 type serverLog struct {
 	log   *slog.Logger
 	fatal chan error // holds the first
@@ -17,7 +18,7 @@ func newServerLog(log *slog.Logger) *serverLog {
 	return &serverLog{log: log, fatal: make(chan error, 1)}
 }
 
-// say logs a line. The server passes no context.
+// say logs a line. The server does not pass a context.
 func (l *serverLog) say(level slog.Level, format string, args []any) {
 	ctx := context.Background()
 	if l.log.Enabled(ctx, level) {
@@ -31,7 +32,7 @@ func (l *serverLog) Tracef(format string, args ...any)  { l.say(slog.LevelDebug,
 func (l *serverLog) Warnf(format string, args ...any)   { l.say(slog.LevelWarn, format, args) }
 func (l *serverLog) Errorf(format string, args ...any)  { l.say(slog.LevelError, format, args) }
 
-// Fatalf keeps the cause with its type, for Start to look into.
+// Fatalf keeps the cause with its type, so that Start can inspect it.
 func (l *serverLog) Fatalf(format string, args ...any) {
 	fatal := &fatalError{line: fmt.Sprintf(format, args...)}
 	for _, arg := range args {
@@ -41,11 +42,11 @@ func (l *serverLog) Fatalf(format string, args ...any) {
 	}
 	select {
 	case l.fatal <- fatal:
-	default: // the first fatal is the cause
+	default: // the first says it all
 	}
 }
 
-// fatalError is the server's last message before it would exit its process.
+// fatalError is a fatal of the server.
 type fatalError struct {
 	line  string
 	cause error

@@ -15,21 +15,21 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// DefaultListen is the default listen address: NATS's usual port, reachable from this
-// machine only.
+// DefaultListen is the default address: the usual port of NATS, reachable only from
+// this machine.
 const DefaultListen = "127.0.0.1:4222"
 
 const (
 	defaultName         = "tidegate"
-	defaultReadyTimeout = 30 * time.Second // a directory with much data takes long to read
+	defaultReadyTimeout = 30 * time.Second // a directory with much in it takes a while
 	readyPoll           = 50 * time.Millisecond
 	maxPort             = 1<<16 - 1
 )
 
-// Options holds the settings of a server. Zero values mean the defaults.
+// Options configure a server. Zero values select the defaults.
 type Options struct {
-	Dir          string        // JetStream's directory; required, created if missing
-	Listen       string        // host:port; port 0 selects a free port. Default DefaultListen
+	Dir          string        // where JetStream keeps its files; required, made if it is not there
+	Listen       string        // host:port; port 0 takes a free one. Default DefaultListen
 	Name         string        // of the server, as clients see it. Default tidegate
 	MaxPayload   int32         // of a message, in bytes. Default 1 MiB, the server's own
 	ReadyTimeout time.Duration // how long Start waits. Default 30 s
@@ -43,12 +43,12 @@ type Server struct {
 	once   sync.Once
 }
 
-// Start returns a server that accepts connections. It gives up when ctx ends or
-// Options.ReadyTimeout is over, and leaves nothing running then. Its errors of
-// use are *ListenError, *InUseError and *DirError.
+// Start returns a server that accepts connections. If ctx ends or
+// Options.ReadyTimeout passes first, it stops the server and returns an error.
+// Mistakes in the Options are reported as *ListenError, *InUseError or *DirError.
 //
-// The server neither installs signal handlers nor ends the process: stopping is
-// the caller's, with Shutdown.
+// The server neither installs signal handlers nor ends the process. The caller stops
+// it with Shutdown.
 func Start(ctx context.Context, o Options) (*Server, error) {
 	o = o.withDefaults()
 	if o.Log == nil {
@@ -73,7 +73,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	s := &Server{server: ns, lock: lock}
 	log := newServerLog(o.Log)
 	ns.SetLoggerV2(log, false, false, false)
-	ns.Start() // returns after it has read the directory; the listener starts in the background
+	ns.Start() // returns once the directory is read; the listener comes up beside it
 	if err := s.waitReady(ctx, log, o); err != nil {
 		s.Shutdown()
 		return nil, err
@@ -94,8 +94,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// splitListen parses host:port. It translates port 0, which selects a free port by
-// convention but the default port in the server's options, to RANDOM_PORT.
+// splitListen reads host:port. Port 0 selects a free port, for which the server uses
+// RANDOM_PORT; the server itself reads 0 as the default port.
 func splitListen(listen string) (host string, port int, err error) {
 	host, text, err := net.SplitHostPort(listen)
 	if err != nil {
@@ -111,8 +111,8 @@ func splitListen(listen string) (host string, port int, err error) {
 	return host, port, nil
 }
 
-// waitReady waits until the server listens, and fails if the server reports a fatal,
-// ctx ends or the time is over. It polls, because the server sends no signal.
+// waitReady waits until the server listens, reports a fatal, or the time is over. The
+// server has no notification, so waitReady polls.
 func (s *Server) waitReady(ctx context.Context, log *serverLog, o Options) error {
 	late := time.NewTimer(o.ReadyTimeout)
 	defer late.Stop()
@@ -132,8 +132,8 @@ func (s *Server) waitReady(ctx context.Context, log *serverLog, o Options) error
 	}
 }
 
-// explain converts the server's fatal to an error that names the correction. With
-// these options, a start fails for two reasons: the address and the directory.
+// explain turns the server's fatal into a ListenError or DirError. With these options,
+// only the address and the directory can keep the server from starting.
 func explain(fatal error, o Options) error {
 	var network *net.OpError
 	if errors.As(fatal, &network) {
@@ -142,15 +142,15 @@ func explain(fatal error, o Options) error {
 	return &DirError{Dir: o.Dir, Err: fatal}
 }
 
-// URL returns the address at which other processes reach the server.
+// URL returns the address of the server for other processes.
 func (s *Server) URL() string { return s.server.ClientURL() }
 
-// InProcess makes a client in this process reach the server without a socket;
-// the URL it is given then does not matter.
+// InProcess returns an option that connects a client in this process without a
+// socket. The client then ignores its URL.
 func (s *Server) InProcess() nats.Option { return nats.InProcessServer(s.server) }
 
-// Check returns nil while the server runs and JetStream with it, which the
-// server turns off when the disk is full.
+// Check returns nil while the server and JetStream run. The server turns JetStream off
+// when the disk is full.
 func (s *Server) Check(context.Context) error {
 	switch {
 	case !s.server.Running():
@@ -161,13 +161,12 @@ func (s *Server) Check(context.Context) error {
 	return nil
 }
 
-// Shutdown closes all connections, brings JetStream to disk and gives the
-// directory free. It returns when all of that is done; once is enough, and more
-// do no harm.
+// Shutdown closes all connections, flushes JetStream to the disk and releases the
+// directory. It returns when all of this is done. Further calls have no effect.
 func (s *Server) Shutdown() {
 	s.once.Do(func() {
 		s.server.Shutdown()
 		s.server.WaitForShutdown()
-		_ = s.lock.Close() // closing the descriptor releases the lock, even if Close fails
+		_ = s.lock.Close() // the lock goes with the descriptor, whatever Close says
 	})
 }

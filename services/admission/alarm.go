@@ -3,10 +3,10 @@ package admission
 import "time"
 
 // arm sets the alarm to the earliest moment at which a call has to be answered.
-// c.mu is held.
-func (c *committer) arm() {
+// w.mu is held.
+func (w *writer) arm() {
 	earliest := never
-	for _, calls := range [][]*call{c.flight, c.queue} {
+	for _, calls := range [][]*call{w.flight, w.waiting} {
 		for _, q := range calls {
 			if !q.answered.Load() {
 				earliest = min(earliest, q.answerBy)
@@ -14,51 +14,51 @@ func (c *committer) arm() {
 		}
 	}
 	if earliest == never {
-		c.disarm()
+		w.disarm()
 		return
 	}
-	c.setAlarm(earliest)
+	w.setAlarm(earliest)
 }
 
-// setAlarm sets the alarm to a moment; c.mu is held.
-func (c *committer) setAlarm(at time.Duration) {
-	c.alarmAt = at
-	wait := max(0, at-c.node.clock.Mono())
-	if c.alarm == nil {
-		c.alarm = time.AfterFunc(wait, c.overdue)
+// setAlarm sets the alarm to a moment. w.mu is held.
+func (w *writer) setAlarm(at time.Duration) {
+	w.alarmAt = at
+	wait := max(0, at-w.env.clock.Mono())
+	if w.alarm == nil {
+		w.alarm = time.AfterFunc(wait, w.overdue)
 	} else {
-		c.alarm.Reset(wait)
+		w.alarm.Reset(wait)
 	}
 }
 
-// disarm stops the alarm; c.mu is held.
-func (c *committer) disarm() {
-	if c.alarm != nil {
-		c.alarm.Stop()
-		c.alarm = nil
+// disarm stops the alarm. w.mu is held.
+func (w *writer) disarm() {
+	if w.alarm != nil {
+		w.alarm.Stop()
+		w.alarm = nil
 	}
-	c.alarmAt = never
+	w.alarmAt = never
 }
 
-// overdue answers every call whose time is up, whatever the store does.
-func (c *committer) overdue() {
-	now := c.node.clock.Mono()
+// overdue answers every call whose time is up, also while the store hangs.
+func (w *writer) overdue() {
+	now := w.env.clock.Mono()
 	var late []*call
-	c.mu.Lock()
-	for _, calls := range [][]*call{c.flight, c.queue} {
+	w.mu.Lock()
+	for _, calls := range [][]*call{w.flight, w.waiting} {
 		for _, q := range calls {
 			if q.answerBy <= now && !q.answered.Load() {
 				late = append(late, q)
 			}
 		}
 	}
-	c.mu.Unlock()
+	w.mu.Unlock()
 	for _, q := range late {
-		q.answer(result{err: errStoreSlow, settings: c.settings.Load()})
+		q.answer(shardResult{err: errStoreSlow, settings: w.settings.last()})
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.flying {
-		c.arm()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.flying {
+		w.arm()
 	}
 }

@@ -1,11 +1,11 @@
 package admission
 
-// standing is how a level of a cascade stands towards its part of an acquire:
-// what is known before it is asked, then what it answered.
+// standing is the state of a cascade level towards its part of an acquire: by its last
+// snapshot before it is asked, by its answer afterwards.
 type standing uint8
 
 const (
-	standingUnknown  standing = iota // nothing is known of it, or under other settings only
+	standingUnknown  standing = iota // unknown, or known under other settings only
 	standingDoubtful                 // short when last seen, too long ago to deny by
 	standingAmple                    // held the cost when last seen
 	standingShort                    // known to be short: denies without a write
@@ -13,30 +13,30 @@ const (
 	standingSpent   // its write is applied
 	standingRefused // it was short when asked
 	standingMoved   // its settings are others by now; it has spent nothing
-	standingFailed  // it is not known what it would say, nor whether it has spent
+	standingFailed  // neither its answer is known, nor whether it has spent
 )
 
-// move is what a cascade does next.
+// move is the next step of a cascade.
 type move uint8
 
 const (
 	moveSpend move = iota // ask more levels to spend
 	moveAdmit             // all have spent
-	moveDeny              // one is short: the others get back what they spent
-	moveAgain             // the levels are not what they were: start again
-	moveFail              // nothing can be said: the unavailable policy answers
+	moveDeny              // a level is short: the spends of the others are refunded
+	moveAgain             // the levels have changed: start again
+	moveFail              // undecided: the unavailable policy answers
 )
 
-// nextMove decides how a cascade goes on, and for moveSpend which levels are
-// asked, all at the same time. Levels are in order, the child first.
+// nextMove decides how a cascade goes on, and for moveSpend which levels are asked, all at
+// the same time. Levels are in order, the child first.
 //
-// Where all that is known says yes, all are asked at once: one round trip. Else
-// the likeliest to refuse is asked alone, so that its refusal leaves nothing to
-// take back: one that was short before one of which nothing is known, and the
-// highest of equals, because it has the most spenders.
+// If every known standing is ample, all levels are asked at once, in a single round trip.
+// Otherwise the level that is most likely to refuse is asked alone, so that its refusal
+// leaves nothing to refund: a level that was short comes before an unknown level, and the
+// highest of equals first, because it has the most spenders.
 //
-// A level that is short denies whatever became of the others, unless it may not
-// be a level of this acquire any more.
+// A short level denies, whatever the others answered, unless the settings of a level have
+// changed: then it may not be a level of this acquire any more.
 func nextMove(levels []standing) (m move, ask []int) {
 	var count [standingFailed + 1]int
 	for _, s := range levels {
@@ -65,7 +65,7 @@ func nextMove(levels []standing) (m move, ask []int) {
 	return moveSpend, ask
 }
 
-// highest is the last level that stands so.
+// highest returns the last level of that standing.
 func highest(levels []standing, s standing) int {
 	for i := len(levels) - 1; i > 0; i-- {
 		if levels[i] == s {
@@ -75,7 +75,7 @@ func highest(levels []standing, s standing) int {
 	return 0
 }
 
-// answeredAs is how a level stands after it was asked to spend.
+// answeredAs returns the standing of a level after it was asked to spend.
 func answeredAs(r *result) standing {
 	switch {
 	case r.err != nil:

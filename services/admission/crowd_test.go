@@ -17,7 +17,7 @@ import (
 
 // crowd lets another operation arrive at a shard with each read of a bucket, as long as
 // the first ones wait, and requires that they are decided all the same.
-func (n *node) crowd(t *testing.T, c *committer, arrives func(), first ...operation) []result {
+func (n *node) crowd(t *testing.T, w *writer, arrives func(), first ...operation) []shardResult {
 	t.Helper()
 	const most = 200
 	var count, decided atomic.Int64
@@ -28,12 +28,12 @@ func (n *node) crowd(t *testing.T, c *committer, arrives func(), first ...operat
 		}
 		return fault.Fault{}
 	})
-	results := make([]result, len(first))
+	results := make([]shardResult, len(first))
 	var waiting sync.WaitGroup
 	waiting.Add(len(first))
 	arrives()
 	for i, op := range first {
-		c.enqueue(n.anybody().call(op, func(res result) {
+		w.submit(n.anybody().call(op, func(res shardResult) {
 			results[i] = res
 			decided.Add(1)
 			waiting.Done()
@@ -49,12 +49,12 @@ func (n *node) crowd(t *testing.T, c *committer, arrives func(), first ...operat
 // However quickly they follow each other, acquires beside them are decided.
 func TestACrowdOfSettlementsHoldsUpNobody(t *testing.T) {
 	gone := api.Amounts{{Name: "gone", Tokens: 1}}
-	for name, settle := range map[string]func(n *node, c *committer){
-		"refunds": func(n *node, c *committer) {
-			c.giveBack(operation{amounts: api.Amounts{{Name: "gone", Tokens: -1}}}, n.anybody(), func(result) {})
+	for name, settle := range map[string]func(n *node, m *member){
+		"refunds": func(n *node, m *member) {
+			refundAll([]subcall{{m, operation{amounts: api.Amounts{{Name: "gone", Tokens: -1}}}}}, n.anybody())
 		},
-		"debits": func(n *node, c *committer) {
-			c.enqueue(n.anybody().call(operation{settle: true, amounts: gone}, func(result) {}))
+		"debits": func(n *node, m *member) {
+			m.writer.submit(n.anybody().call(operation{settle: true, amounts: gone}, func(shardResult) {}))
 		},
 	} {
 		for shard := range 2 {
@@ -65,8 +65,8 @@ func TestACrowdOfSettlementsHoldsUpNobody(t *testing.T) {
 				acquire(t, w.nats.Connect(t), one)
 				key := w.bucketKey("api-key-123")
 				key.Resource, key.Shard = "gpt-4", shard
-				c := n.committer(key)
-				res := n.crowd(t, c, func() { settle(n, c) }, operation{amounts: api.Amounts{{Name: "rpm", Tokens: 1}}, part: true})[0]
+				m := n.router.member(key)
+				res := n.crowd(t, &m.writer, func() { settle(n, m) }, operation{amounts: api.Amounts{{Name: "rpm", Tokens: 1}}, part: true})[0]
 				require.NoError(t, res.err)
 				require.Equal(t, []verdict{verdictCommit, verdictMoved}[shard], res.verdict, "there is no other shard")
 			})
@@ -80,15 +80,20 @@ func (n *node) anybody() *request {
 	return &request{service: n.Service, received: now, deadline: now + patience}
 }
 
+// call is an operation of the request on a shard.
+func (r *request) call(op operation, finish func(shardResult)) *call {
+	return &call{operation: op, asker: r.asker(), caller: told(finish)}
+}
+
 // A look that has to be younger than its request waits for a read. Those that arrive
 // meanwhile keep neither a denial nor the look from being answered.
 func TestACrowdOfLooksHoldsUpNoDenial(t *testing.T) {
 	w := tpmWorld(t)
 	n := w.node(t, Tuning{})
 	acquire(t, w.nats.Connect(t), whole)
-	c := n.committer(keys.Bucket{Namespace: w.ns, Entity: "api-key-123", Resource: "gpt-4"})
-	look := func() operation { return operation{look: true, since: n.clock.Mono()} }
-	results := n.crowd(t, c, func() { c.enqueue(n.anybody().call(look(), func(result) {})) },
+	of := &n.router.member(keys.Bucket{Namespace: w.ns, Entity: "api-key-123", Resource: "gpt-4"}).writer
+	look := func() operation { return operation{peek: true, since: n.clock.Mono()} }
+	results := n.crowd(t, of, func() { of.submit(n.anybody().call(look(), func(shardResult) {})) },
 		operation{amounts: api.Amounts{{Name: "tpm", Tokens: 1}}}, look())
 	require.Equal(t, verdictDeny, results[0].verdict)
 	require.Equal(t, verdictShow, results[1].verdict)
@@ -171,7 +176,7 @@ func TestRefundsThatWaitAreOneSum(t *testing.T) {
 		tokens[i] = acquire(t, nc, `{"entity":"api-key-123","resource":"gpt-4","consume":{"tpm":10}}`).Lease
 	}
 	always(n, fault.Throttling(), "UpdateItem")
-	c := n.committer(keys.Bucket{Namespace: w.ns, Entity: "api-key-123", Resource: "gpt-4"})
+	c := &n.router.member(keys.Bucket{Namespace: w.ns, Entity: "api-key-123", Resource: "gpt-4"}).writer
 	for _, lease := range tokens {
 		require.Eventually(t, func() bool {
 			return codeOf(send(t, nc, api.VerbRelease, releaseBody(lease), 20*time.Millisecond)) == ""

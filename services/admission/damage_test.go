@@ -43,7 +43,7 @@ func TestADamagedItemIsNoOutage(t *testing.T) {
 						require.True(t, acquire(t, nc, rpmOf("e", 1)).Allowed)
 					}
 					w.damage(t, w.bucketKey("e"), damage)
-					n.committer(w.bucketKey("e")).whole.Store(nil)
+					n.router.member(w.bucketKey("e")).bucket().forgetTree()
 
 					for range 3 {
 						e := refused(t, nc, api.VerbAcquire, leniently("e"), patience)

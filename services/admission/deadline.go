@@ -12,8 +12,8 @@ import (
 // waitsUntil reads from the headers until when the caller waits. The error is the
 // refusal: a header is malformed, or the caller has given up already.
 //
-// A timeout counts from receipt, so it does not know how long the request was under
-// way. A deadline does. It cannot keep a request for longer than a timeout could.
+// A timeout counts from receipt, and leaves out how long the request was under way. A
+// deadline includes it, and keeps a request no longer than a timeout could.
 func (r *request) waitsUntil(h micro.Headers) error {
 	timeout, err := api.ParseTimeout(h.Get(api.HeaderTimeout))
 	if err != nil {
@@ -30,7 +30,7 @@ func (r *request) waitsUntil(h micro.Headers) error {
 	if !told {
 		return nil
 	}
-	r.expires = bucket.Instant(max(1, unixMs-bucket.EpochUnixMs)) // 0 means none, and both are long ago
+	r.expires = bucket.Instant(max(1, unixMs-bucket.EpochUnixMs)) // 0 means unknown, and both are long ago
 	now, err := r.service.clock.Now()
 	if err != nil {
 		return nil //nolint:nilerr // without the store's time the timeout decides, until a write needs the time
@@ -44,14 +44,11 @@ func (r *request) waitsUntil(h micro.Headers) error {
 	return nil
 }
 
-// expired reports whether the caller has given up, given the store's time.
-func (a asker) expired(now bucket.Instant) bool { return a.expires != 0 && now >= a.expires }
-
-// wrongUnit is how late a deadline has to be for a caller that means another unit
-// or another clock to be likelier than one that waited in vain.
+// wrongUnit is the lateness from which a deadline in another unit, or by another clock, is
+// likelier than a caller that waited in vain.
 const wrongUnit = time.Hour
 
-// tooLate refuses a request that was dead on arrival.
+// tooLate returns the refusal of a request that came after its deadline.
 func tooLate(now bucket.Instant, unixMs int64) *api.Error {
 	late := now.Time().UnixMilli() - unixMs
 	if late < wrongUnit.Milliseconds() {
@@ -61,7 +58,7 @@ func tooLate(now bucket.Instant, unixMs int64) *api.Error {
 		api.HeaderDeadline, unixMs, late, api.HeaderTime)
 }
 
-// timeTold is the store's time for the header of the reply. A node that does not
+// timeTold returns the store's time for the header of the reply. A node that does not
 // know it well enough to spend does not tell it.
 func (r *request) timeTold() (at string, tells bool) {
 	if !r.tellsTime {

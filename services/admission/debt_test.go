@@ -194,7 +194,7 @@ func TestANodeThatDoesNotKnowOfADebt(t *testing.T) {
 
 // admitsAt reports whether a spend is admitted, after the node last used a shard.
 func (n *node) admitsAt(w *world, shard int, tokens int64) bool {
-	first := n.committer(w.bucketKey("divided"))
-	first.lastShard.Store(int32(shard)) //nolint:gosec // below MaxShards
+	b := n.router.member(w.bucketKey("divided")).bucket()
+	b.lastShard.Store(int32(shard)) //nolint:gosec // below MaxShards
 	return n.spend(w, "divided", tokens).verdict == verdictCommit
 }

@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -44,31 +43,4 @@ func TestAnswersTellWhatOthersSpentMeanwhile(t *testing.T) {
 	released := ask[api.ReleaseReply](t, nc, api.VerbRelease, `{"lease":"`+reply.Lease+`"}`)
 	require.True(t, released.Released, "the lease holds, whatever others spent")
 	require.EqualValues(t, 68, acquire(t, nc, body).Limits[0].Available)
-}
-
-func TestACrewKeepsItsWorkersForLaterWork(t *testing.T) {
-	var c crew
-	done := make(chan struct{})
-	for range 3 * maxIdle {
-		c.Go(func() { done <- struct{}{} })
-	}
-	for range 3 * maxIdle {
-		<-done
-	}
-	c.work.Wait()
-	var inner sync.WaitGroup
-	inner.Add(1)
-	c.Go(func() { c.Go(inner.Done) }) // work may give work
-	inner.Wait()
-	c.Wait()
-	require.Empty(t, c.idle)
-	c.Go(func() {}) // late work is done all the same,
-	c.Wait()        // and leaves nobody behind
-	require.Empty(t, c.idle)
-}
-
-func TestAPanicOfACrewComesOutAtItsEnd(t *testing.T) {
-	var c crew
-	c.Go(func() { panic("broken") })
-	require.Panics(t, c.Wait)
 }

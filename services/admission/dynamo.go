@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -19,12 +21,12 @@ import (
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-// outcome is what is known of a write after its answer, or after its lack.
+// outcome is the fate of a write, as far as its answer, or a timeout, tells.
 type outcome uint8
 
 const (
-	outcomeApplied   outcome = iota // once; item is what it made
-	outcomeRefused                  // its condition failed; item is what refused it, nil for no item
+	outcomeApplied   outcome = iota // exactly once; item is the new state
+	outcomeRefused                  // its condition failed; item is the state that refused it, nil for no item
 	outcomeThrottled                // not applied, may be tried again
 	outcomeFailed                   // not applied, trying again will not help now
 	outcomeUnknown                  // applied, not applied, or still to arrive
@@ -38,7 +40,7 @@ const (
 	writeSync   = "sync"
 )
 
-// answer is what came of one write.
+// answer is the outcome of a write, with the state that it brought.
 type answer struct {
 	outcome outcome
 	item    *table.Bucket
@@ -52,12 +54,12 @@ func (o outcome) String() string {
 	return [...]string{"applied", "refused", "throttled", "failed", "unknown", "damaged"}[o]
 }
 
-// bucketStore writes and reads bucket items. Its writes run with one attempt and a
+// bucketStore writes and reads bucket items. Its writes make a single attempt with a
 // short timeout: an ADD that the SDK repeats after a lost reply is applied twice.
 type bucketStore struct {
 	client  *dynamodb.Client
 	table   string
-	timeout time.Duration // of one call
+	timeout time.Duration // of a call
 	metrics *metrics
 	clock   *store.Clock
 }
@@ -67,7 +69,7 @@ func newStore(cfg aws.Config, tableName string, timeout time.Duration, clock *st
 	return &bucketStore{client: client, table: tableName, timeout: timeout, clock: clock, metrics: m}
 }
 
-// read is one consistent read; nil means that there is no item.
+// read reads an item consistently; nil means that there is no item.
 func (s *bucketStore) read(ctx context.Context, key keys.Bucket) (*table.Bucket, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -79,7 +81,7 @@ func (s *bucketStore) read(ctx context.Context, key keys.Bucket) (*table.Bucket,
 	}
 	s.metrics.cost("read", out.ConsumedCapacity)
 	if len(out.Item) == 0 {
-		return nil, nil //nolint:nilnil // no item is an answer, not an error: a bucket nobody has spent from
+		return nil, nil //nolint:nilnil // no item is an answer, not an error: a bucket before its first spend
 	}
 	return table.DecodeBucket(out.Item)
 }
@@ -139,9 +141,8 @@ func (s *bucketStore) create(ctx context.Context, c *table.Create, nonce string)
 	return answer{outcome: outcomeApplied, item: c.Bucket}
 }
 
-// failed finds out what an error means for the write. A lost reply is looked
-// into by one consistent read: the nonce of the last writer is ours only if the
-// write was applied.
+// failed finds out the outcome of a write that returned an error. After a lost reply it
+// makes a consistent read: the item has the write's nonce only if the write was applied.
 func (s *bucketStore) failed(ctx context.Context, err error, form string, key keys.Bucket, nonce string) answer {
 	a := classify(err)
 	switch a.outcome {
@@ -201,6 +202,23 @@ func isThrottle(err error) bool {
 	var conflict *types.TransactionConflictException
 	return errors.As(err, &provisioned) || errors.As(err, &throttling) ||
 		errors.As(err, &limit) || errors.As(err, &conflict)
+}
+
+// isHot reports a throttle of the item's own partition. More shards do not help a
+// throttled index or table.
+func isHot(err error) bool {
+	var provisioned *types.ProvisionedThroughputExceededException
+	var throttling *types.ThrottlingException
+	var reasons []types.ThrottlingReason
+	switch {
+	case errors.As(err, &provisioned):
+		reasons = provisioned.ThrottlingReasons
+	case errors.As(err, &throttling):
+		reasons = throttling.ThrottlingReasons
+	}
+	return slices.ContainsFunc(reasons, func(r types.ThrottlingReason) bool {
+		return strings.HasPrefix(aws.ToString(r.Reason), "TableWriteKeyRange")
+	})
 }
 
 // isRejected reports an answer with a 4xx status: the store understood the

@@ -48,10 +48,10 @@ func TestAChangedFamilyReachesEveryNode(t *testing.T) {
 
 // knowsOutdated reports whether the node has yet to look again at a bucket.
 func (n *node) knowsOutdated() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, c := range n.buckets.Values() {
-		if c.isOutdated() {
+	n.router.mu.Lock()
+	defer n.router.mu.Unlock()
+	for _, m := range n.router.members.Values() {
+		if m.writer.settings.isOutdated() {
 			return true
 		}
 	}

@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
+	"github.com/tidegate/tidegate/internal/config"
+	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/bucket"
+	"github.com/tidegate/tidegate/pkg/keys"
 )
 
 const (
@@ -15,257 +19,308 @@ const (
 	maxBackoff = 200 * time.Millisecond
 )
 
-// sift answers acquires that were made for other settings, or name a limit the
-// bucket does not have. What is no matter of this shard alone, because the bucket
-// turns out to have others, it hands over.
-func (c *committer) sift(calls []*call) []*call {
-	settings := c.settings.Load()
+// flight is a writer at work: a single goroutine that decides the waiting calls, step by
+// step, until there are no more. Only a flight touches the fields that are owned by the
+// flight.
+type flight struct{ *writer }
+
+// fly commits until no calls wait.
+func (f flight) fly() {
+	defer f.land()
+	for f.take() {
+		f.step(f.env.abort)
+	}
+}
+
+// land answers the calls that a panic left behind: a panic must neither stop other
+// buckets nor leave callers waiting.
+func (f flight) land() {
+	cause := recover()
+	if cause == nil {
+		return
+	}
+	left := f.empty()
+	f.env.logPanic(about(f.env.abort, left...), cause)
+	f.known.forget()
+	for _, q := range left {
+		q.answer(shardResult{err: errInternal})
+	}
+}
+
+// undecided returns the calls of the flight that still wait, and answers the calls that
+// are too late to spend.
+func (f flight) undecided() []*call {
+	now := f.env.clock.Mono()
+	stored, errClock := f.env.clock.Now()
+	all := f.inFlight()
+	calls := make([]*call, 0, len(all))
+	for _, q := range all {
+		switch {
+		case q.answered.Load():
+		case q.deadline <= now, errClock == nil && q.expired(stored):
+			q.answer(shardResult{err: q.cause(errLate)})
+		default:
+			calls = append(calls, q)
+		}
+	}
+	f.keep(calls)
+	return calls
+}
+
+// step takes the next step of the flight: it resolves settings, reads, syncs or writes.
+// Each step ends by deciding calls or by knowing more.
+func (f flight) step(ctx context.Context) {
+	calls := f.undecided()
+	if len(calls) == 0 {
+		return
+	}
+	f.known.adopt(f.env.clock.Mono())
+	if f.key.Shard > 0 && f.known.item == nil {
+		f.find(ctx, calls)
+		return
+	}
+	if f.known.mustPeek(calls) {
+		f.peek(ctx, calls)
+		return
+	}
+	if f.known.absent {
+		rest := dropRefunds(calls)
+		if len(rest) < len(calls) {
+			f.keep(rest)
+		}
+		if calls = rest; len(calls) == 0 {
+			return
+		}
+	}
+	if needSettings(calls) || f.known.absent {
+		if !f.resolve(ctx, calls) || f.settings.doubtFor(calls) {
+			return
+		}
+		if calls = f.sift(calls); len(calls) == 0 {
+			return
+		}
+	}
+	now, err := f.env.clock.Now()
+	if err != nil {
+		f.checkClock(ctx, calls)
+		return
+	}
+	if f.known.item != nil && spends(calls) {
+		if sync := shards.PlanSync(now, f.known.item, f.settings.last()); sync != nil {
+			f.sync(ctx, calls, now, sync)
+			return
+		}
+	}
+	f.commit(ctx, calls, now)
+}
+
+// find reads a shard other than 0, which no spend creates. If the shard is gone, all
+// calls are answered verdictMoved: its parent has taken it over.
+func (f flight) find(ctx context.Context, calls []*call) {
+	late := slices.ContainsFunc(calls, func(q *call) bool { return q.received > f.known.seenAt })
+	if !f.known.absent || late {
+		f.peek(ctx, calls)
+		return
+	}
+	f.keep(nil)
+	for _, q := range calls {
+		q.answer(shardResult{verdict: verdictMoved})
+	}
+}
+
+// peek reads the item for the calls of the flight. The next step decides them by the state
+// that the read brings, before calls board that would need a newer read: such calls could
+// follow without end.
+func (f flight) peek(ctx context.Context, calls []*call) {
+	f.peeking = true
+	f.read(ctx, calls)
+}
+
+// checkClock asks the store, whose answer may tell the time, and fails the calls if it
+// does not: a wrong Date must not keep the node from asking for a right Date, and a store
+// without any must not be asked without end.
+func (f flight) checkClock(ctx context.Context, calls []*call) {
+	f.read(ctx, calls)
+	if _, err := f.env.clock.Now(); err != nil && f.throttles == 0 {
+		f.fail(calls, err)
+	}
+}
+
+// resolve makes sure that the settings may be used. It reports false if the calls were
+// answered instead, or have to wait for another attempt.
+func (f flight) resolve(ctx context.Context, calls []*call) bool {
+	g := &f.settings
+	g.isOutdated()
+	governed := g.takeRenewal()
+	switch g.needed(&f.known) {
+	case needCertain:
+		var ok bool
+		if governed, ok = f.resolveNow(ctx, calls); !ok {
+			return false
+		}
+	case needAsk:
+		governed = g.askAgain(calls) || governed
+	case needInBackground:
+		g.renewInBackground()
+	case needNone:
+	}
+	if g.refusal == nil {
+		return true
+	}
+	if governed {
+		f.known.seen.Store(&snapshot{unread: true, at: g.resolvedAt})
+	}
+	f.keep(refuseAll(calls, &f.known, f.key.Entity, g))
+	return false
+}
+
+// resolveNow reads the settings, and lets no call go by others. It reports not ok if they
+// were not read: then the calls wait for the next attempt, or are answered.
+func (f flight) resolveNow(ctx context.Context, calls []*call) (governed, ok bool) {
+	within, end := f.env.trace(ctx, spanResolve, f.key.Shard, calls)
+	governed, err := f.settings.read(within, int(f.throttles))
+	end(err)
+	switch {
+	case governed:
+		return true, true
+	case isThrottle(err) || f.throttles+1 < readAttempts:
+		f.throttles.wait(ctx)
+		return false, false
+	}
+	f.throttles = 0
+	f.env.logStore(about(ctx, calls...), "resolve limits", f.key, err)
+	f.fail(calls, blamed(err, errSettingsGet))
+	return false, false
+}
+
+// sift answers acquires that were made for other settings, that name a limit which the
+// bucket lacks, or that concern a bucket of several shards. It returns the other calls.
+func (f flight) sift(calls []*call) []*call {
+	settings := f.settings.last()
 	good := make([]*call, 0, len(calls)) // the alarm reads calls
 	for _, q := range calls {
-		if !q.settle && !q.part && c.known != nil && c.known.Level > 1 {
-			c.node.spread(c, q)
+		if !q.settle && !q.part && f.known.item != nil && f.known.item.Level > 1 {
+			q.answer(shardResult{verdict: verdictDivided})
 			continue
 		}
-		if !c.suits(q, settings) {
-			q.answer(result{verdict: verdictMoved, settings: settings})
+		if !isMadeFor(&q.operation, f.key.Entity, settings) {
+			q.answer(shardResult{verdict: verdictMoved, settings: settings})
 			continue
 		}
 		switch unknown := unknownLimit(settings, q.operation); {
 		case unknown == "":
 			good = append(good, q)
-		case c.unsure():
-			q.answer(result{err: errSettingsGet, settings: settings})
-		case q.look:
+		case f.settings.isUnsure():
+			q.answer(shardResult{err: errSettingsGet, settings: settings})
+		case q.peek:
 			good = append(good, q)
 		default:
-			q.answer(result{err: unknownLimitError(settings, c.key, unknown)})
+			q.answer(shardResult{err: unknownLimitError(settings, f.key, unknown)})
 		}
 	}
-	c.keep(good)
+	f.keep(good)
 	return good
 }
 
-// fail answers the calls by the unavailable policy. Refunds are tried again, but not
-// those of an item that cannot be decoded: they may have been written to it.
-func (c *committer) fail(calls []*call, err error) {
+// fail answers the calls with an error. Refunds are tried again, unless the item cannot
+// be decoded: then they may have been written to it.
+func (f flight) fail(calls []*call, err error) {
 	for _, q := range calls {
 		if q.refund && !errors.Is(err, errDamaged) {
-			c.postpone(q)
+			f.postpone(q)
 			continue
 		}
-		q.answer(result{err: q.cause(err), settings: c.settings.Load()})
+		q.answer(shardResult{err: q.cause(err), settings: f.settings.last()})
 	}
-	c.keep(nil)
+	f.keep(nil)
 }
 
-// learn takes over the truth an answer of the store brought; nil means that
-// there is no item.
-func (c *committer) learn(item *table.Bucket, asked time.Duration) {
-	c.known, c.absent = item, item == nil
-	c.seenAt, c.learnedAt = asked, c.node.clock.Mono()
-	c.seen.Store(&sighting{item: item, at: asked})
-	c.throttles = 0
+// learn takes over the state that an answer of the store brought; nil stands for no item.
+func (f flight) learn(item *table.Bucket, asked time.Duration) {
+	f.known.learn(item, asked, f.env.clock.Mono())
+	f.throttles = 0
 }
 
-// adopt takes over what others have seen of the shard since the flight did.
-func (c *committer) adopt() {
-	if seen := c.seen.Load(); seen != nil && !seen.unread && seen.at > c.seenAt {
-		c.known, c.absent = seen.item, seen.item == nil
-		c.seenAt, c.learnedAt = seen.at, c.node.clock.Mono()
-	}
-}
-
-// offer is for who has seen the shard otherwise than by its flight.
-func (c *committer) offer(item *table.Bucket, asked time.Duration) {
-	before := c.seen.Load()
-	if before != nil && (before.unread || before.at >= asked) {
-		return
-	}
-	c.seen.CompareAndSwap(before, &sighting{item: item, at: asked})
-}
-
-// read brings the truth without spending: one consistent read.
-func (c *committer) read(ctx context.Context, calls []*call) {
-	asked := c.node.clock.Mono()
-	within, end := c.trace(ctx, spanRead, calls)
-	item, err := c.node.store.read(within, c.key)
+// read learns the item's state by a consistent read.
+func (f flight) read(ctx context.Context, calls []*call) {
+	asked := f.env.clock.Mono()
+	within, end := f.env.trace(ctx, spanRead, f.key.Shard, calls)
+	item, err := f.env.store.read(within, f.key)
 	end(err)
 	switch {
 	case err == nil:
-		c.learn(item, asked)
+		f.learn(item, asked)
 	case isThrottle(err):
-		c.backOff(ctx)
+		f.throttles.wait(ctx)
 	default:
-		c.node.logStore(about(ctx, calls...), "read bucket", c.key, err)
-		c.fail(calls, blamed(err, errStoreDown))
+		f.env.logStore(about(ctx, calls...), "read bucket", f.key, err)
+		f.fail(calls, blamed(err, errStoreDown))
 	}
 }
 
-// sync brings the item to the settings; whatever comes of it, the flight plans again.
-func (c *committer) sync(ctx context.Context, calls []*call, now bucket.Instant, s *table.Sync) {
-	s.Nonce, s.WriteUnits = c.node.nonce(), c.writeUnits()
-	w := written{form: writeSync, asked: c.node.clock.Mono(), now: now, left: calls}
-	within, end := c.trace(ctx, spanSync, calls)
-	w.answer = c.node.store.update(within, writeSync, c.key, s.Input(c.node.table), s.Nonce)
-	end(w.failure())
-	c.took(ctx, w)
-}
+// backoff counts attempts in a row that a throttled store has refused.
+type backoff int
 
-// commit plans what waits and writes it. What the known state denies is
-// answered without a write.
-func (c *committer) commit(ctx context.Context, calls []*call, now bucket.Instant) {
-	v := c.view(now, calls)
-	operations := make([]operation, len(calls))
-	for i, q := range calls {
-		operations[i] = q.operation
-	}
-	p := newPlan(v, operations)
-	w := written{form: writeCommit, now: now, left: calls[:0:0]}
-	for i, q := range calls {
-		switch p.verdicts[i] {
-		case verdictShow:
-			q.answer(result{verdict: verdictShow, settings: v.settings, item: inForce(now, c.key, v.item, v.settings), now: now})
-			continue
-		case verdictDeny, verdictDrop:
-			if p.verdicts[i] == verdictDeny && !q.part && !q.settle {
-				c.noteDenial()
-			}
-			c.node.metrics.decided[decision{writeNone, q.kind()}].Inc()
-			q.answer(result{verdict: p.verdicts[i], settings: v.settings, item: v.item, now: now})
-			continue
-		case verdictCommit:
-			w.committed = append(w.committed, q)
-		case verdictWait, verdictMoved, verdictHot:
-		}
-		w.left = append(w.left, q)
-	}
-	c.keep(w.left)
-	if len(w.left) == 0 {
-		return
-	}
-	if len(w.committed) == 0 {
-		c.read(ctx, w.left)
-		return
-	}
-	w.expected = c.prepare(w.committed, p.after, v)
-	nonce := c.node.nonce()
-	w.asked = c.node.clock.Mono()
-	within, end := c.trace(ctx, spanCommit, w.committed)
-	if p.create != nil {
-		w.form = writeCreate
-		p.create.Bucket.LastWrite, p.create.Bucket.WriteUnits = nonce, c.writeUnits()
-		w.answer = c.node.store.create(within, p.create, nonce)
-	} else {
-		p.commit.Nonce, p.commit.WriteUnits = nonce, c.writeUnits()
-		w.answer = c.node.store.update(within, w.form, c.key, p.commit.Input(c.node.table), nonce)
-	}
-	end(w.failure())
-	w.expected.prepared.Wait() // the calls may be planned again
-	c.took(ctx, w)
-}
-
-// written is a write and what came of it.
-type written struct {
-	answer
-	form      string
-	asked     time.Duration  // monotonic time at which it was sent
-	now       bucket.Instant // the moment it was planned for
-	left      []*call        // the whole flight
-	committed []*call        // those of it that are part of the write
-	expected  *prospect      // what their answers are if nobody else writes; nil without such calls
-}
-
-// took draws the consequences of a write.
-func (c *committer) took(ctx context.Context, w written) {
-	switch w.outcome {
-	case outcomeApplied:
-		if c.owedUnits > 0 {
-			c.noteCounted()
-		}
-		c.owedUnits, c.unitCost = 0, w.units
-		c.learn(w.item, w.asked)
-		c.notePace(w.item)
-		c.noteDebt(w.item)
-		c.keep(without(w.left, w.committed))
-		if w.expected != nil {
-			c.node.metrics.committed(w.form, w.committed) // whoever has the answer finds it counted
-			c.deliver(w)
-		}
-	case outcomeRefused:
-		cost := max(1, c.unitCost)
-		c.owedUnits += cost
-		c.noteRefused(cost)
-		c.node.metrics.refusal(w.form, cost)
-		c.learn(w.item, w.asked)
-	case outcomeThrottled:
-		c.throttled(ctx, w)
-	case outcomeFailed:
-		c.node.logStore(about(ctx, w.left...), "write", c.key, w.err)
-		c.fail(w.left, errStoreDown)
-	case outcomeDamaged:
-		c.node.logStore(about(ctx, w.left...), "write", c.key, w.err)
-		c.forget()
-		c.fail(w.left, errDamaged)
-	case outcomeUnknown:
-		c.node.logStore(about(ctx, w.left...), "write", c.key, w.err)
-		c.forget()
-		failures := c.throttles
-		if w.seen {
-			c.learn(w.item, w.asked)
-		}
-		if len(w.committed) == 0 { // a sync: nobody is answered, and it is tried again
-			c.throttles = failures
-			c.backOff(ctx)
-		}
-		c.keep(without(w.left, c.doubt(w.committed)))
+// wait waits before the next attempt, longer each time. The calls wait too, up to their
+// own deadlines.
+func (b *backoff) wait(ctx context.Context) {
+	longest := min(maxBackoff, minBackoff<<min(*b, 10))
+	*b++
+	timer := time.NewTimer(longest/2 + rand.N(longest/2))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
 	}
 }
 
-// throttled is for a write that the store threw back. Calls that may go elsewhere
-// do; the others wait, up to their own deadlines. Who knows nothing of the bucket
-// looks what it is, for it may have shards that nobody throttles.
-func (c *committer) throttled(ctx context.Context, w written) {
-	calls := w.left
-	if isHot(w.err) {
-		c.noteThrottled(max(1, c.unitCost))
-		c.shard(0).heated(c.key.Shard)
-		c.relieve(calls)
-		stay := calls[:0:0]
-		for _, q := range calls {
-			if q.elsewhere {
-				q.answer(result{verdict: verdictHot})
-				continue
-			}
-			stay = append(stay, q)
+// refuseAll answers acquires of a bucket without limits, and returns the settlements that
+// may concern limits which the item still has.
+func refuseAll(calls []*call, k *knowledge, entity string, g *governance) []*call {
+	settings, settlements := g.last(), calls[:0:0]
+	for _, q := range calls {
+		switch {
+		case q.settle && k.absent:
+			q.answer(shardResult{verdict: verdictDrop})
+		case q.settle:
+			settlements = append(settlements, q)
+		case !isMadeFor(&q.operation, entity, settings):
+			q.answer(shardResult{verdict: verdictMoved, settings: settings})
+		default:
+			q.answer(shardResult{err: g.refusal, settings: settings})
 		}
-		c.keep(stay)
-		calls = stay
 	}
-	if stale := c.seenAt == 0 || w.asked-c.seenAt > maxDenialAge; stale && c.known == nil && len(calls) > 0 {
-		c.read(ctx, calls)
-	}
-	c.backOff(ctx)
+	return settlements
 }
 
-// doubt decides what a write of unknown outcome means: its tokens count as spent, and
-// no acquire is admitted. Only a debit is written once more, because it must not be
-// lost; it may count twice.
-func (c *committer) doubt(committed []*call) (ended []*call) {
-	for _, q := range committed {
-		if q.settle && !q.refund && !q.repeated {
-			q.repeated = true
+// dropRefunds answers the refunds of a shard that does not exist, and returns the other
+// calls: a bucket without an item is full.
+func dropRefunds(calls []*call) []*call {
+	if !slices.ContainsFunc(calls, func(q *call) bool { return q.refund }) {
+		return calls
+	}
+	rest := make([]*call, 0, len(calls))
+	for _, q := range calls {
+		if q.refund {
+			q.answer(shardResult{verdict: verdictDrop})
 			continue
 		}
-		if q.kind() == kindAcquire {
-			c.node.metrics.abandoned.Inc()
-		}
-		q.answer(result{err: errUnknown, settings: c.settings.Load()})
-		ended = append(ended, q)
+		rest = append(rest, q)
 	}
-	return ended
+	return rest
 }
 
-// without is the calls that are not among the others, both in the same order.
+// needSettings reports whether an acquire or a peek is among the calls.
+func needSettings(calls []*call) bool {
+	return slices.ContainsFunc(calls, func(q *call) bool { return !q.settle })
+}
+
+// spends reports whether an acquire is among the calls, or a peek that syncs.
+func spends(calls []*call) bool {
+	return slices.ContainsFunc(calls, func(q *call) bool { return !q.settle && (!q.peek || q.sync) })
+}
+
+// without returns the calls that are not among the others, both in the same order.
 func without(calls, others []*call) []*call {
 	rest := calls[:0:0]
 	for _, q := range calls {
@@ -278,15 +333,14 @@ func without(calls, others []*call) []*call {
 	return rest
 }
 
-// backOff waits before the next attempt at a throttled store, longer each time.
-// The calls wait too, up to their own deadlines.
-func (c *committer) backOff(ctx context.Context) {
-	longest := min(maxBackoff, minBackoff<<min(c.throttles, 10))
-	c.throttles++
-	timer := time.NewTimer(longest/2 + rand.N(longest/2))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
+// inForce returns the item as it counts under the settings, whatever settings it was
+// last written under. A missing item is full.
+func inForce(now bucket.Instant, key keys.Bucket, item *table.Bucket, settings *config.Resolved) *table.Bucket {
+	if item == nil {
+		return fullBucket(now, key, settings)
 	}
+	if sync := shards.PlanSync(now, item, settings); sync != nil {
+		return sync.Apply(item)
+	}
+	return item
 }

@@ -78,7 +78,7 @@ func (n *node) follows(t *testing.T) {
 
 // outdated reports whether the node resolves the bucket again, when next asked.
 func (n *node) outdated(entity, resource string, ns string) bool {
-	return n.committer(keys.Bucket{Namespace: ns, Entity: entity, Resource: resource}).isOutdated()
+	return n.router.member(keys.Bucket{Namespace: ns, Entity: entity, Resource: resource}).writer.settings.isOutdated()
 }
 
 // What another writer of the table changes binds as soon as the feed tells of it:

@@ -19,9 +19,9 @@ func TestADebitMeetsAnotherNodesChange(t *testing.T) {
 		"sync": func(t *testing.T, w *world, other *node) {
 			t.Helper()
 			w.setLimits(t, api.LimitsTarget{Resource: "gpt-4"}, perDay("tpm", 500))
-			c := other.committer(w.bucketKey("e"))
-			c.outdated.Store(true)
-			require.NoError(t, other.doAt(errand{c, operation{look: true, sync: true}})[0].err)
+			c := other.router.member(w.bucketKey("e"))
+			c.writer.settings.outdated.Store(true)
+			require.NoError(t, other.doAt(subcall{c, operation{peek: true, sync: true}})[0].err)
 		},
 		"division": func(t *testing.T, w *world, _ *node) { t.Helper(); w.divide(t, "e", 2) },
 	} {
@@ -33,7 +33,7 @@ func TestADebitMeetsAnotherNodesChange(t *testing.T) {
 			nc := w.nats.Connect(t)
 			lease := n.acquireAt(t, nc, `{"entity":"e","resource":"gpt-4","consume":{"tpm":100}}`).Lease
 			w.hold(t, "e", 0, 2000) // more than its capacity has refilled: it is idle, and the debit sets its count
-			require.NoError(t, n.doAt(errand{n.committer(w.bucketKey("e")), operation{look: true, since: n.clock.Mono()}})[0].err)
+			require.NoError(t, n.doAt(subcall{n.router.member(w.bucketKey("e")), operation{peek: true, since: n.clock.Mono()}})[0].err)
 			var changed atomic.Bool
 			n.faults.Match(func(op string, _ []byte) fault.Fault {
 				if op == "UpdateItem" && changed.CompareAndSwap(false, true) {

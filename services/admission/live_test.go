@@ -25,7 +25,7 @@ func (n *node) at(t *testing.T, nc *nats.Conn, verb api.Verb, body string) *nats
 	r := &request{service: n.Service, body: []byte(body), inbox: inbox, received: now, deadline: now + patience}
 	n.requests.Add(1)
 	n.pending.Add(1)
-	n.dispatch(r, api.Subject(api.DefaultNamespace, verb))
+	(&listener{Service: n.Service}).dispatch(r, api.Subject(api.DefaultNamespace, verb))
 	m, err := sub.NextMsg(patience)
 	require.NoError(t, err)
 	return m
@@ -106,7 +106,7 @@ func (n *node) hear(t *testing.T) {
 	t.Helper()
 	news, err := json.Marshal(api.LimitsTarget{Resource: "gpt-4"})
 	require.NoError(t, err)
-	n.configChanged(&nats.Msg{Subject: api.ConfigSubject(api.DefaultNamespace), Data: news})
+	(&listener{Service: n.Service}).configChanged(&nats.Msg{Subject: api.ConfigSubject(api.DefaultNamespace), Data: news})
 }
 
 func spendOf(name string, tokens int) string {

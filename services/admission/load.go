@@ -15,208 +15,189 @@ import (
 )
 
 const (
-	// busyRequests is how many acquires of a bucket between two reports make it worth
-	// telling of. Of 800 per second, which is when shards are doubled, 40 nodes or
-	// fewer have one among them that is asked as often.
+	// busyRequests is the number of acquires of a bucket between two reports from which the
+	// report tells of the bucket. Shards are doubled at 800 per second, and then, of 40
+	// nodes or fewer, at least a single node is asked as often.
 	busyRequests = 20
-	// keptCosts is how many recent requests of a busy bucket are remembered by what
-	// they cost. 99 of 100 of so many leave out the two or three dearest.
+	// keptCosts is the number of recent requests of a busy bucket whose costs are kept. 99
+	// in 100 of so many leave out the two or three dearest.
 	keptCosts = 256
-	// usualPercent of requests cost no more than what is told.
+	// usualPercent of the requests cost no more than the reported cost.
 	usualPercent = 99
 )
 
-// loads is what the node tells those who watch over shards. Of buckets that are
-// hardly used, which almost all are, it costs one addition.
+// loads is the load that the node reports to the services that watch over shards. A
+// bucket that is hardly used costs an addition per acquire.
 type loads struct {
 	window atomic.Int64 // number of the report to come
 
 	mu    sync.Mutex
-	since bucket.Instant          // guarded by mu: when the report to come begins; 0 for the first
-	busy  map[*committer]struct{} // guarded by mu: those that it may tell of
+	since bucket.Instant       // guarded by mu: when the report to come begins; 0 for the first
+	busy  map[*member]struct{} // guarded by mu: the shards that it may tell of
 }
 
-// load is what a bucket shard was asked for since the last report.
+// load is the demand on a bucket shard since the last report. Counts may be off by the
+// calls that arrive while a report is made.
 type load struct {
-	window    int64 // of the report; what is of another one is over
-	requests  int64 // acquires of the bucket
-	denied    int64 // of these
-	throttled int64 // write units
-	refused   int64 // write units that no applied write has counted yet
-	busy      bool  // the report to come may tell of it
-	told      bool  // the last report told of it
+	window    atomic.Int64 // number of the report that the counts are for
+	requests  atomic.Int64 // acquires of the bucket
+	denied    atomic.Int64 // of these
+	throttled atomic.Int64 // write units
+	refused   atomic.Int64 // write units that no applied write has counted yet
+	busy      atomic.Bool  // the report to come may tell of it
+
+	mu   sync.Mutex
+	told bool // guarded by mu: the last report told of it
 }
 
-// noteRequest counts an acquire of the bucket; c.mu is held.
-func (c *committer) noteRequest(costs api.Amounts) {
-	l := c.currentLoad()
-	l.requests++
-	if l.requests < busyRequests {
+// noteRequest counts an acquire of the bucket.
+func (m *member) noteRequest(costs api.Amounts) {
+	if m.currentLoad().requests.Add(1) < busyRequests {
 		return
 	}
-	c.tell(l)
-	settings := c.settings.Load()
+	m.tell()
+	settings := m.writer.settings.last()
 	if settings == nil {
 		return
 	}
-	if c.costs == nil || c.costs.of != settings {
-		c.costs = newCostSamples(settings)
+	b := m.bucket()
+	samples := b.costs.Load()
+	if samples == nil || samples.of != settings {
+		samples = newCostSamples(settings)
+		b.costs.Store(samples)
 	}
-	c.costs.add(costs)
+	samples.add(costs)
 }
 
-// noteDenial counts an acquire of the bucket that it was short of.
-func (c *committer) noteDenial() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.currentLoad().denied++
-}
-
-// noteThrottled counts write units that the shard's partition did not let through.
-func (c *committer) noteThrottled(units int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	l := c.currentLoad()
-	l.throttled += units
-	c.tell(l)
-}
-
-// noteRefused counts write units of a failed condition. The item tells of them
-// once another write is applied, and nobody until then.
-func (c *committer) noteRefused(units int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	l := c.currentLoad()
-	l.refused += units
-	c.tell(l)
-}
-
-// noteCounted is for when the item tells of all refused writes.
-func (c *committer) noteCounted() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.currentLoad().refused = 0
-}
-
-// currentLoad is that of the report to come; c.mu is held. What was not worth
-// telling of is forgotten.
-func (c *committer) currentLoad() *load {
-	window := c.node.loads.window.Load()
-	switch {
-	case c.load.window == window:
-	case c.load.busy: // it is about to be told
-		c.load.window = window
-	default:
-		if !c.load.told {
-			c.costs = nil
+// currentLoad returns the load for the report to come. A load that was not worth
+// reporting is dropped.
+func (m *member) currentLoad() *load {
+	l, window := &m.load, m.router.loads.window.Load()
+	if l.window.Load() == window {
+		return l
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.window.Load() == window {
+		return l
+	}
+	if !l.busy.Load() { // otherwise it is about to be reported
+		if b := m.state.Load(); b != nil && !l.told {
+			b.costs.Store(nil)
 		}
-		c.load = load{window: window}
+		l.told = false
+		l.requests.Store(0)
+		l.denied.Store(0)
+		l.throttled.Store(0)
+		l.refused.Store(0)
 	}
-	return &c.load
+	l.window.Store(window)
+	return l
 }
 
-// worthTelling reports whether those who watch over shards have any use for it.
-func (l *load) worthTelling() bool {
-	return l.throttled+l.refused > 0 || l.requests >= busyRequests
-}
-
-// tell makes the load one to tell of; c.mu is held.
-func (c *committer) tell(l *load) {
-	if l.busy {
+// tell makes the report to come tell of the shard, if the shard is worth reporting then.
+func (m *member) tell() {
+	if m.load.busy.Load() || !m.load.busy.CompareAndSwap(false, true) {
 		return
 	}
-	l.busy = true
-	n := &c.node.loads
+	n := &m.router.loads
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.busy == nil {
-		n.busy = make(map[*committer]struct{})
+		n.busy = make(map[*member]struct{})
 	}
-	n.busy[c] = struct{}{}
+	n.busy[m] = struct{}{}
 }
 
-// recentCosts are by limit what most recent requests cost at most, in whole tokens;
-// empty while little is asked of the bucket.
-func (c *committer) recentCosts() map[string]int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.costs.usual()
+// takeLoad returns the load since the last report, and begins to count for the next. It
+// reports false for a load that is not worth reporting.
+func (m *member) takeLoad(window int64) (told events.Load, worth bool) {
+	l := &m.load
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.busy.Store(false) // first: a request that finds it busy is counted below
+	told = events.Load{
+		Key: m.writer.key, Requests: l.requests.Swap(0), Denied: l.denied.Swap(0),
+		FailedUnits: l.throttled.Swap(0) + l.refused.Swap(0),
+	}
+	l.window.Store(window)
+	l.told = told.FailedUnits > 0 || told.Requests >= busyRequests
+	var samples *costSamples
+	if b := m.state.Load(); b != nil {
+		samples = b.costs.Load()
+	}
+	told.Costs = samples.usual()
+	return told, l.told
 }
 
-// tellLoads reports until ctx ends.
-func (s *Service) tellLoads(ctx context.Context) {
-	tick := time.NewTicker(s.tuning.LoadEvery)
+// reportLoads reports the load every so often, until ctx ends.
+func (r *router) reportLoads(ctx context.Context, every time.Duration) {
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			s.tellLoad()
+			r.reportLoad()
 		}
 	}
 }
 
-// tellLoad reports what was asked for since the last report. A report that cannot
-// be sent is lost: the next one is as good.
-func (s *Service) tellLoad() {
-	now, err := s.clock.Now()
+// reportLoad reports the load since the last report. A report that cannot be sent is
+// lost: the next is as good.
+func (r *router) reportLoad() {
+	now, err := r.env.clock.Now()
 	if err != nil {
-		return // and what is noted meanwhile goes into a later report
+		return // a later report includes the load
 	}
-	since, told := s.takeLoads(now)
+	since, told := r.takeLoads(now)
 	for part := range slices.Chunk(told, events.MaxLoads) {
 		data, err := events.EncodeLoad(&events.LoadReport{
-			Node: s.boot, FromMs: since.Time().UnixMilli(), ToMs: now.Time().UnixMilli(), Loads: part,
+			Node: r.env.nonces.boot, FromMs: since.Time().UnixMilli(), ToMs: now.Time().UnixMilli(), Loads: part,
 		})
 		if err == nil {
-			err = s.nats.Publish(events.LoadSubject, data)
+			err = r.publish(events.LoadSubject, data)
 		}
 		if err != nil {
-			s.log.Warn("the load of buckets cannot be reported", "error", err)
+			r.env.log.Warn("the load of buckets cannot be reported", "error", err)
 			return
 		}
 	}
 }
 
-// takeLoads are the loads worth telling of, up to now, and since when they were
-// counted; the next ones count from zero.
-func (s *Service) takeLoads(now bucket.Instant) (since bucket.Instant, told []events.Load) {
-	s.loads.mu.Lock()
-	since, busy := s.loads.since, s.loads.busy
+// takeLoads returns the loads that are worth reporting, up to now, and since when they
+// were counted. The next loads count from zero.
+func (r *router) takeLoads(now bucket.Instant) (since bucket.Instant, told []events.Load) {
+	r.loads.mu.Lock()
+	since, busy := r.loads.since, r.loads.busy
 	if since == 0 || since > now {
 		since = now - events.LoadEvery
 	}
-	s.loads.since, s.loads.busy = now, nil
-	s.loads.mu.Unlock()
-	window := s.loads.window.Add(1)
-	for c := range busy {
-		c.mu.Lock()
-		l, costs := c.load, c.costs.usual()
-		c.load = load{window: window, told: l.worthTelling()}
-		c.mu.Unlock()
-		if l.worthTelling() {
-			told = append(told, events.Load{
-				Key: c.key, FailedUnits: l.throttled + l.refused, Requests: l.requests, Denied: l.denied, Costs: costs,
-			})
+	r.loads.since, r.loads.busy = now, nil
+	r.loads.mu.Unlock()
+	window := r.loads.window.Add(1)
+	for m := range busy {
+		if l, worth := m.takeLoad(window); worth {
+			told = append(told, l)
 		}
 	}
 	slices.SortFunc(told, func(a, b events.Load) int { return cmp.Compare(a.Key.Key().PK, b.Key.Key().PK) })
 	return since, told
 }
 
-// costSamples are the costs of recent requests, by limit of the settings they were
-// made under.
+// costSamples are the costs of recent requests, by limit of the settings that the
+// requests were made under.
 type costSamples struct {
 	of     *config.Resolved
-	count  int       // of requests
-	tokens [][]int64 // by limit, the last keptCosts of them in no order
+	count  atomic.Int64     // of requests
+	tokens [][]atomic.Int64 // by limit, the last keptCosts of them in no order
 }
 
 func newCostSamples(of *config.Resolved) *costSamples {
-	s := &costSamples{of: of, tokens: make([][]int64, len(of.Limits))}
+	s := &costSamples{of: of, tokens: make([][]atomic.Int64, len(of.Limits))}
 	for i := range s.tokens {
-		s.tokens[i] = make([]int64, keptCosts)
+		s.tokens[i] = make([]atomic.Int64, keptCosts)
 	}
 	return s
 }
@@ -228,21 +209,27 @@ func (s *costSamples) add(costs api.Amounts) {
 			return
 		}
 	}
+	n := (s.count.Add(1) - 1) % keptCosts
 	for i, l := range s.of.Limits {
-		s.tokens[i][s.count%keptCosts], _ = costs.Get(l.Name)
+		tokens, _ := costs.Get(l.Name)
+		s.tokens[i][n].Store(tokens)
 	}
-	s.count++
 }
 
-// usual are by limit what usualPercent of the requests cost at most.
+// usual returns, by limit, the cost in whole tokens that usualPercent of the requests do
+// not exceed; empty while there are few requests. s may be nil.
 func (s *costSamples) usual() map[string]int64 {
 	usual := make(map[string]int64)
-	if s == nil || s.count == 0 {
+	if s == nil || s.count.Load() == 0 {
 		return usual
 	}
-	kept := min(s.count, keptCosts)
+	kept := int(min(s.count.Load(), keptCosts))
 	for i, l := range s.of.Limits {
-		sorted := slices.Sorted(slices.Values(s.tokens[i][:kept]))
+		sorted := make([]int64, kept)
+		for n := range sorted {
+			sorted[n] = s.tokens[i][n].Load()
+		}
+		slices.Sort(sorted)
 		if tokens := sorted[(kept*usualPercent+99)/100-1]; tokens > 0 {
 			usual[l.Name] = tokens
 		}

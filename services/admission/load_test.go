@@ -58,7 +58,7 @@ func TestTheLoadOfABucketIsReported(t *testing.T) {
 			require.False(t, acquire(t, nc, rpmOf("e", 2)).Allowed)
 		}
 		require.True(t, acquire(t, nc, rpmOf("e", 101)).Never)
-		n.tellLoad()
+		n.router.reportLoad()
 		sum := heardLoads(t, heard, func(sum map[int]events.Load) bool { return sum[0].Denied >= 391 })
 		require.EqualValues(t, 401, sum[0].Requests)
 		require.EqualValues(t, 391, sum[0].Denied)
@@ -75,7 +75,7 @@ func TestFailedWritesAreReportedOfTheirShard(t *testing.T) {
 	throttles := atomic.Int64{}
 	n.faults.Match(hotShard0(fault.TableWriteKeyRange, func() bool { return throttles.Add(1) <= 3 }))
 	require.True(t, acquire(t, nc, rpmOf("e", 1)).Allowed)
-	n.tellLoad()
+	n.router.reportLoad()
 	sum := heardLoads(t, heard, func(sum map[int]events.Load) bool { return sum[0].FailedUnits >= 3 })
 	require.EqualValues(t, 3, sum[0].FailedUnits)
 
@@ -86,13 +86,13 @@ func TestFailedWritesAreReportedOfTheirShard(t *testing.T) {
 	connection := other.nats.Connect(t)
 	heard = hearLoads(t, connection)
 	require.False(t, acquire(t, connection, rpmOf("e", 1)).Allowed)
-	m.tellLoad()
+	m.router.reportLoad()
 	sum = heardLoads(t, heard, func(sum map[int]events.Load) bool { return sum[0].FailedUnits >= 1 })
 	require.EqualValues(t, 1, sum[0].FailedUnits, "the write that was refused")
 }
 
-func loadsOf(s *Service) []events.Load {
-	_, told := s.takeLoads(testNow)
+func loadsOf(r *router) []events.Load {
+	_, told := r.takeLoads(testNow)
 	return told
 }
 
@@ -103,32 +103,30 @@ func TestLittleUsedBucketsAreNotReported(t *testing.T) {
 	for range busyRequests - 2 {
 		require.True(t, acquire(t, nc, rpmOf("e", 1)).Allowed)
 	}
-	require.Empty(t, loadsOf(n.Service))
-	require.Empty(t, n.committer(w.bucketKey("e")).recentCosts())
+	require.Empty(t, loadsOf(n.router))
+	require.Empty(t, n.router.member(w.bucketKey("e")).bucket().costs.Load().usual())
 }
 
 // Costs are remembered while much is asked, and forgotten once little is.
 func TestCostsAreThoseOfRecentRequests(t *testing.T) {
-	c := &committer{node: &Service{}}
-	c.settings.Store(testSettings(perMinute("rpm", 1000), perMinute("tpm", 1000)))
+	m := &member{router: new(router)}
+	m.writer.settings.settings.Store(testSettings(perMinute("rpm", 1000), perMinute("tpm", 1000)))
 	ask := func(times int, rpm, tpm int64) {
 		for range times {
-			c.mu.Lock()
-			c.noteRequest(api.Amounts{{Name: "rpm", Tokens: rpm}, {Name: "tpm", Tokens: tpm}})
-			c.mu.Unlock()
+			m.noteRequest(api.Amounts{{Name: "rpm", Tokens: rpm}, {Name: "tpm", Tokens: tpm}})
 		}
 	}
 	ask(busyRequests, 1, 0)
-	require.Equal(t, map[string]int64{"rpm": 1}, c.recentCosts())
+	require.Equal(t, map[string]int64{"rpm": 1}, m.bucket().costs.Load().usual())
 	ask(keptCosts, 5, 7)
 	ask(2, 9, 900)
-	require.Equal(t, map[string]int64{"rpm": 5, "tpm": 7}, c.recentCosts(), "one in a hundred may cost more")
+	require.Equal(t, map[string]int64{"rpm": 5, "tpm": 7}, m.bucket().costs.Load().usual(), "one in a hundred may cost more")
 	ask(1, 9, 900)
-	require.Equal(t, map[string]int64{"rpm": 9, "tpm": 900}, c.recentCosts())
-	require.Len(t, loadsOf(c.node), 1)
-	require.Empty(t, loadsOf(c.node))
+	require.Equal(t, map[string]int64{"rpm": 9, "tpm": 900}, m.bucket().costs.Load().usual())
+	require.Len(t, loadsOf(m.router), 1)
+	require.Empty(t, loadsOf(m.router))
 	ask(1, 1, 1)
-	require.Empty(t, loadsOf(c.node))
+	require.Empty(t, loadsOf(m.router))
 	ask(1, 1, 1)
-	require.Empty(t, c.recentCosts())
+	require.Empty(t, m.bucket().costs.Load().usual())
 }

@@ -43,21 +43,21 @@ func (n *node) spend(w *world, entity string, tokens int64) result {
 	return n.do(w, entity, operation{amounts: api.Amounts{{Name: "rpm", Tokens: tokens}}})
 }
 
-// do asks the committer that stands for a bucket.
+// do asks a bucket.
 func (n *node) do(w *world, entity string, op operation) result {
-	return n.doAt(errand{n.committer(w.bucketKey(entity)), op})[0]
+	return n.doAt(subcall{n.router.member(w.bucketKey(entity)), op})[0]
 }
 
-func (n *node) doAt(errands ...errand) []result {
+func (n *node) doAt(subcalls ...subcall) []result {
 	now := n.clock.Mono()
-	return together(errands, asker{request: &request{service: n.Service}, received: now, deadline: now + 5*time.Second, answerBy: now + 5*time.Second})
+	return askAll(subcalls, asker{request: &request{service: n.Service}, received: now, deadline: now + 5*time.Second, answerBy: now + 5*time.Second})
 }
 
 // give settles what an acquire spent, at any node, times so much per token spent:
 // −1 gives back all of it.
 func (n *node) give(w *world, entity string, spent result, amounts api.Amounts, factor int64) []result {
-	var debits, refunds []errand
-	for _, part := range spent.leaseLevels(amounts) {
+	var debits, refunds []subcall
+	for _, part := range leaseLevels(&spent, amounts) {
 		key := w.bucketKey(entity)
 		key.Shard = part.Shard
 		var settled api.Amounts
@@ -67,14 +67,14 @@ func (n *node) give(w *world, entity string, spent result, amounts api.Amounts, 
 		switch {
 		case len(settled) == 0:
 		case factor < 0:
-			refunds = append(refunds, errand{n.committer(key), operation{amounts: settled, settled: 1}})
+			refunds = append(refunds, subcall{n.router.member(key), operation{amounts: settled, settled: 1}})
 		default:
-			debits = append(debits, errand{n.committer(key), operation{settle: true, amounts: settled}})
+			debits = append(debits, subcall{n.router.member(key), operation{settle: true, amounts: settled}})
 		}
 	}
 	given := make([]result, len(refunds))
 	r := &request{service: n.Service, received: n.clock.Mono(), deadline: n.clock.Mono() + 5*time.Second}
-	awaitRefunds(giveBackTogether(refunds, r), len(refunds), r, func(i int, res result) { given[i] = res })
+	awaitRefunds(refundAll(refunds, r), len(refunds), 5*time.Second, func(i int, res result) { given[i] = res })
 	return append(given, n.doAt(debits...)...)
 }
 

@@ -11,24 +11,24 @@ import (
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
-// Outcomes of requests, beside the codes of errors.
+// Outcomes of requests, besides the codes of errors.
 const (
 	outcomeOK       = "ok"
 	outcomeDenied   = "denied"
 	outcomeDegraded = "degraded"
 )
 
-// writeNone is the form of what a known state decided without a write.
+// writeNone is the form of a decision without a write.
 const writeNone = "none"
 
-// Where too many wait.
+// Where too many calls wait.
 const (
 	scopeNode   = "node"
 	scopeBucket = "bucket"
 )
 
-// metrics are the service's Prometheus metrics. Every label takes its values
-// from a closed list: no entity, resource or namespace is one.
+// metrics are the service's Prometheus metrics. Every label takes its values from a closed
+// list; entities, resources and namespaces are never labels.
 type metrics struct {
 	requests  *prometheus.CounterVec
 	usual     map[usualOutcome]usualMetrics // of requests, resolved once: most requests end so
@@ -61,27 +61,27 @@ func latencyBuckets() []float64 {
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	decided := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tidegate_admission_operations_total",
-		Help: "Decided operations on buckets, by the form of the write that committed them, or none if a known state denied them; divide capacity units by operations for the cost of an operation.",
+		Help: "Operations on buckets that were decided, by the form of the write that committed them, or none: a known state denied them; divide capacity units by them for the cost of each.",
 	}, []string{"form", "kind"})
 	denials := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tidegate_admission_denials_total",
-		Help: "Denied acquires, by reason (short; debt: a limit is below zero; never: above a capacity) and by the level of the limit: the entity's own, or only an ancestor's.",
+		Help: "Acquires that were denied, by reason (short; debt: a limit is below zero; never: above a capacity) and by whose limit it was: the entity's own, or only an ancestor's.",
 	}, []string{"reason", "level"})
 	shed := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tidegate_admission_shed_total",
-		Help: "Operations shed because too many wait: on the node, or for a single bucket.",
+		Help: "Operations turned away because too many wait: on the node, or for one bucket.",
 	}, []string{"scope"})
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tidegate_admission_requests_total",
-			Help: "Answered requests, by verb and outcome: ok, denied, degraded or an error code.",
+			Help: "Requests answered, by verb and outcome: ok, denied, degraded or an error code.",
 		}, []string{"verb", "outcome"}),
 		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "tidegate_admission_request_seconds", Help: "Time from receipt to reply, by verb.", Buckets: latencyBuckets(),
+			Name: "tidegate_admission_request_seconds", Help: "Time from receipt to answer, by verb.", Buckets: latencyBuckets(),
 		}, []string{"verb"}),
 		batch: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "tidegate_admission_batch_size",
-			Help:    "Operations per applied bucket write.",
+			Help:    "Operations that one applied bucket write committed.",
 			Buckets: prometheus.ExponentialBuckets(1, 4, 8),
 		}),
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -92,22 +92,22 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		}, []string{"form"}),
 		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tidegate_admission_write_failures_total",
-			Help: "Bucket writes that returned an error, by form and by the outcome found afterwards: applied, refused, throttled, failed, unknown or damaged.",
+			Help: "Bucket writes that brought an error, by form and what was found out: applied, refused, throttled, failed, unknown or damaged.",
 		}, []string{"form", "outcome"}),
 		units: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tidegate_admission_capacity_units_total",
-			Help: "Capacity units of bucket calls, by form: read units for the form read, write units for all others, refused writes included.",
+			Help: "Capacity units that bucket calls have cost, by form; of form read they are read units, else write units, refused writes included.",
 		}, []string{"form"}),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "tidegate_admission_panics_total", Help: "Recovered panics; each is a bug.",
+			Name: "tidegate_admission_panics_total", Help: "Panics that were recovered; each is a bug.",
 		}),
 		renewals: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tidegate_admission_settings_dropped_total",
-			Help: "Times that the node dropped all cached settings, because it may have missed changes.",
+			Help: "Times that all settings were dropped, because changes of them may have been missed.",
 		}),
 		abandoned: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tidegate_admission_spent_unanswered_total",
-			Help: "Acquires whose tokens were or may be spent, but whose caller got the unavailable policy's answer.",
+			Help: "Acquires whose tokens were spent, or may be, but whose caller got the unavailable policy's answer.",
 		}),
 	}
 	for _, c := range []prometheus.Collector{
@@ -121,8 +121,8 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	return m, nil
 }
 
-// begin makes the series that alerts watch, and those of the hot path, so that
-// they are there, at zero, before what they count happens.
+// begin makes the series of alerts and of the hot path, so that they exist at zero before
+// the first event.
 func (m *metrics) begin(decided, denials, shed *prometheus.CounterVec) {
 	m.usual = make(map[usualOutcome]usualMetrics)
 	acquire := string(api.VerbAcquire)
@@ -136,7 +136,7 @@ func (m *metrics) begin(decided, denials, shed *prometheus.CounterVec) {
 	}
 	m.decided = make(map[decision]prometheus.Counter)
 	for _, form := range []string{writeCommit, writeCreate, writeNone} {
-		for _, kind := range []string{kindAcquire, kindSettle, kindTakeBack} {
+		for _, kind := range []string{kindAcquire, kindSettle, kindRefund} {
 			m.decided[decision{form, kind}] = decided.WithLabelValues(form, kind)
 		}
 	}
@@ -160,36 +160,6 @@ func (m *metrics) begin(decided, denials, shed *prometheus.CounterVec) {
 	}
 }
 
-// gauges registers what is read off the service when it is asked for.
-func (s *Service) gauges(reg prometheus.Registerer) error {
-	for _, g := range []struct {
-		name, help string
-		value      func() float64
-	}{
-		{"tidegate_admission_pending_requests", "Requests that wait for their reply.", func() float64 { return float64(s.pending.Load()) }},
-		{"tidegate_admission_pending_limit", "Maximum number of pending requests; the node sheds the rest.", func() float64 { return float64(s.tuning.Queue) }},
-		{"tidegate_admission_remembered_buckets", "Bucket states in memory.", func() float64 { return float64(s.remembered()) }},
-		{
-			"tidegate_admission_clock_correction_seconds", "How far this node's clock is ahead of the store's clock; beyond 2 s the node stops writing.",
-			func() float64 { return s.clock.Correction().Seconds() },
-		},
-		{
-			"tidegate_admission_feed_followed", "1 while this node follows the change feed; at 0 it takes up to a minute to notice other writers' changes.",
-			func() float64 {
-				if s.following.Load() {
-					return 1
-				}
-				return 0
-			},
-		},
-	} {
-		if err := reg.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: g.name, Help: g.help}, g.value)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func (m *metrics) request(verb, outcome string, took time.Duration) {
 	if u, ok := m.usual[usualOutcome{verb, outcome}]; ok {
 		u.requests.Inc()
@@ -209,7 +179,7 @@ func (m *metrics) writeFailure(form string, o outcome) {
 	m.outcomes.WithLabelValues(form, o.String()).Inc()
 }
 
-// cost counts what a call has cost and returns it in whole units, at least 1.
+// cost counts the cost of a call and returns it in whole units, at least 1.
 func (m *metrics) cost(form string, c *types.ConsumedCapacity) int64 {
 	units := 1.0
 	if c != nil && c.CapacityUnits != nil {
@@ -219,7 +189,7 @@ func (m *metrics) cost(form string, c *types.ConsumedCapacity) int64 {
 	return max(1, int64(math.Ceil(units)))
 }
 
-// refusal counts what a refused write has cost: what the item's writes cost.
+// refusal counts the cost of a refused write, which is that of the item's other writes.
 func (m *metrics) refusal(form string, units int64) {
 	m.units.WithLabelValues(form).Add(float64(units))
 }

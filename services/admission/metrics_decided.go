@@ -4,19 +4,19 @@ import "github.com/tidegate/tidegate/pkg/api"
 
 // Kinds of operations on buckets.
 const (
-	kindAcquire  = "acquire"
-	kindSettle   = "settle"
-	kindTakeBack = "take_back"
+	kindAcquire = "acquire"
+	kindSettle  = "settle"
+	kindRefund  = "take_back"
 )
 
 // decision is how an operation was decided, as metrics tell it.
 type decision struct{ form, kind string }
 
-// kind names an operation; a look is none that is decided.
+// kind names an operation; a peek is not decided.
 func (o operation) kind() string {
 	switch {
 	case o.refund && o.settled == 0:
-		return kindTakeBack
+		return kindRefund
 	case o.settle:
 		return kindSettle
 	}
@@ -29,7 +29,7 @@ func (m *metrics) committed(form string, calls []*call) {
 	acquires := 0
 	for _, q := range calls {
 		if q.refund {
-			m.decided[decision{form, kindTakeBack}].Add(float64(q.undone))
+			m.decided[decision{form, kindRefund}].Add(float64(q.undone))
 			m.decided[decision{form, kindSettle}].Add(float64(q.settled))
 			continue
 		}
@@ -42,7 +42,7 @@ func (m *metrics) committed(form string, calls []*call) {
 	m.decided[decision{form, kindAcquire}].Add(float64(acquires))
 }
 
-// Reasons of denials, and whose limits they are of.
+// Reasons of denials, and the levels of the limits that were short.
 const (
 	reasonShort = "short"
 	reasonDebt  = "debt"
@@ -52,7 +52,7 @@ const (
 	levelAncestor = "ancestor"
 )
 
-// denial is why an acquire was denied, as metrics tell it.
+// denial is the reason of a denial, as metrics tell it.
 type denial struct{ reason, level string }
 
 // denied counts an acquire of an entity that was denied, by the worst of its reasons.

@@ -110,7 +110,7 @@ func TestDenialsByReason(t *testing.T) {
 func TestTakeBacksAreCountedApart(t *testing.T) {
 	require.Equal(t, kindAcquire, operation{}.kind())
 	require.Equal(t, kindSettle, operation{settle: true}.kind())
-	require.Equal(t, kindTakeBack, operation{settle: true, refund: true, undone: 1}.kind())
+	require.Equal(t, kindRefund, operation{settle: true, refund: true, undone: 1}.kind())
 }
 
 // Tokens that were spent for a caller who had his answer before are counted,

@@ -162,12 +162,12 @@ func TestAPurgedNameIsANewNamespace(t *testing.T) {
 	require.Empty(t, w.itemIn(t, old), "the bucket is gone with it")
 	tenant(t, nc, "tenant-a", perDay("rpm", 10))
 
-	late := n.committer(keys.Bucket{Namespace: old, Entity: "api-key-123", Resource: "gpt-4"})
-	require.NotNil(t, late.settings.Load(), "the node still knows the old bucket's settings")
-	done := make(chan result, 1)
-	require.True(t, late.enqueue(&call{
+	late := n.router.member(keys.Bucket{Namespace: old, Entity: "api-key-123", Resource: "gpt-4"})
+	require.NotNil(t, late.writer.settings.last(), "the node still knows the old bucket's settings")
+	done := make(chan shardResult, 1)
+	require.True(t, late.writer.submit(&call{
 		operation: operation{amounts: api.Amounts{{Name: "rpm", Tokens: 5}}},
-		asker:     asker{request: &request{service: n.Service}, deadline: never, answerBy: never}, finish: func(r result) { done <- r },
+		asker:     asker{request: &request{service: n.Service}, deadline: never, answerBy: never}, caller: told(func(r shardResult) { done <- r }),
 	}))
 	<-done // whether the old id could still be spent from or not:
 	require.EqualValues(t, 9, acquireIn(t, nc, "tenant-a").Limits[0].Available)

@@ -15,23 +15,23 @@ import (
 )
 
 const (
-	// pendingMessages and pendingBytes bound what the NATS client holds for a
-	// listener before it drops: more than the queue, so that it is the service
-	// that sheds, with an answer.
+	// pendingMessages and pendingBytes bound the messages that the NATS client holds for a
+	// listener before it drops some: more than the queue, so that the service sheds them,
+	// with an answer.
 	pendingMessages = 65536
 	pendingBytes    = 256 << 20
-	// awayTime is how long a node that stops waits for a NATS that is away: enough
-	// to find another server of a cluster, and less than callers wait for an answer.
+	// awayTime is how long a node that stops waits for NATS to come back: enough to find
+	// another server of a cluster, and less than callers wait for an answer.
 	awayTime = time.Second
 )
 
-// errAway says that nobody could be told that the node takes no more requests.
+// errAway says that no NATS server could be told that the node takes no more requests.
 var errAway = errors.New("NATS is away")
 
-// listener is the node's micro service.
+// listener takes the messages of NATS for a node: requests, and changes of configuration.
 type listener struct {
-	service micro.Service
-	nats    *nats.Conn
+	*Service
+	micro   micro.Service
 	changes *nats.Subscription
 	others  int // how many subscriptions the connection had without the service
 	failed  chan struct{}
@@ -39,14 +39,14 @@ type listener struct {
 
 // listen subscribes to requests and to configuration changes.
 func (s *Service) listen() (*listener, error) {
-	l := &listener{nats: s.nats, failed: make(chan struct{})}
+	l := &listener{Service: s, failed: make(chan struct{})}
 	s.nats.SetClosedHandler(func(*nats.Conn) { close(l.failed) })
 	var err error
-	if l.changes, err = s.nats.Subscribe(api.ConfigSubjectAll, s.configChanged); err != nil {
+	if l.changes, err = s.nats.Subscribe(api.ConfigSubjectAll, l.configChanged); err != nil {
 		return nil, fmt.Errorf("admission: subscribe to configuration changes: %w", err)
 	}
 	l.others = s.nats.NumSubscriptions()
-	l.service, err = micro.AddService(s.nats, micro.Config{
+	l.micro, err = micro.AddService(s.nats, micro.Config{
 		Name:         api.ServiceName,
 		Version:      s.version,
 		Description:  "Tidegate admission: may this be spent?",
@@ -59,9 +59,9 @@ func (s *Service) listen() (*listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("admission: add the micro service: %w", err)
 	}
-	// One endpoint: to decode takes less time than the client library needs to hand
-	// over to a second one, and requests keep their order.
-	err = l.service.AddEndpoint("requests", micro.HandlerFunc(s.handle),
+	// A single endpoint: to decode a request takes less time than the client library needs
+	// to hand it to a second endpoint, and requests keep their order.
+	err = l.micro.AddEndpoint("requests", micro.HandlerFunc(l.handle),
 		micro.WithEndpointSubject(api.SubjectAll),
 		micro.WithEndpointPendingLimits(pendingMessages, pendingBytes))
 	if err != nil {
@@ -73,14 +73,14 @@ func (s *Service) listen() (*listener, error) {
 	return l, nil
 }
 
-// stop takes no more requests and returns when those received are handed over.
-// more tells how many subscriptions there are now beside those of the start. It
-// fails with errAway where there is no server: nothing more comes from there then.
+// stop takes no more requests and returns when all received requests are handed over.
+// more returns how many subscriptions the node has made since the start. stop fails with
+// errAway if there is no server: then no more requests can come.
 func (l *listener) stop(ctx context.Context, more func() int) error {
 	if l.nats.IsClosed() {
 		return nil
 	}
-	if err := l.service.Stop(); err != nil {
+	if err := l.micro.Stop(); err != nil {
 		return fmt.Errorf("admission: stop the micro service: %w", err)
 	}
 	// A drained subscription removes itself after its last message; micro does
@@ -104,22 +104,22 @@ func (l *listener) stop(ctx context.Context, more func() int) error {
 	return nil
 }
 
-// handle takes one message. It runs on the subscription's goroutine, so it only
-// decodes and hands over, and never blocks.
-func (s *Service) handle(m micro.Request) {
-	r := &request{service: s, body: m.Data(), inbox: m.Reply(), received: s.clock.Mono(), verb: verbUnknown}
+// handle takes a message. It runs on the subscription's goroutine, so it only decodes and
+// hands over, and never blocks.
+func (l *listener) handle(m micro.Request) {
+	r := &request{service: l.Service, body: m.Data(), inbox: m.Reply(), received: l.clock.Mono(), verb: verbUnknown}
 	r.tellsTime = m.Headers().Get(api.HeaderTimeout) != "" || m.Headers().Get(api.HeaderDeadline) != ""
 	if id := m.Headers().Get(api.HeaderRequestID); api.IsRequestID(id) {
 		r.given = id
 	}
 	r.begin(m.Headers())
-	s.requests.Add(1)
+	l.requests.Add(1)
 	mayAnswer := api.MayAnswer(r.inbox)
 	if !mayAnswer {
-		r.inbox = "" // nobody is answered, not even with a refusal
+		r.inbox = "" // not even a refusal is sent
 	}
-	if s.pending.Add(1) > int64(s.tuning.Queue) {
-		s.metrics.shed[scopeNode].Inc()
+	if l.pending.Add(1) > int64(l.tuning.Queue) {
+		l.metrics.shed[scopeNode].Inc()
 		r.refuse(overloaded())
 		return
 	}
@@ -129,27 +129,27 @@ func (s *Service) handle(m micro.Request) {
 		return
 	}
 	if err := r.waitsUntil(m.Headers()); err != nil {
-		if _, verb, ok := api.ParseSubject(m.Subject()); ok && s.route(verb) != nil {
+		if _, verb, ok := api.ParseSubject(m.Subject()); ok && l.route(verb) != nil {
 			r.verb = verb // for metrics
 		}
 		r.refuse(asError(err))
 		return
 	}
 	r.info = m.Headers().Get(api.HeaderRequestInfo)
-	s.dispatch(r, m.Subject())
+	l.dispatch(r, m.Subject())
 }
 
-// verbUnknown is the verb that metrics show for what is none of ours.
+// verbUnknown is the verb of unknown verbs in metrics.
 const verbUnknown = "unknown"
 
 // dispatch routes a request by its subject.
-func (s *Service) dispatch(r *request, subject string) {
+func (l *listener) dispatch(r *request, subject string) {
 	name, verb, ok := api.ParseSubject(subject)
 	if !ok {
 		r.refuse(api.Errorf(api.CodeUnknownVerb, "", "the subject names no namespace and verb"))
 		return
 	}
-	serve := s.route(verb)
+	serve := l.route(verb)
 	if serve == nil {
 		r.refuse(api.Errorf(api.CodeUnknownVerb, "", "there is no verb %.50q", verb))
 		return
@@ -164,15 +164,15 @@ func (s *Service) dispatch(r *request, subject string) {
 		serve(r)
 		return
 	}
-	if id, known := s.namespaces.Cached(name); known {
+	if id, known := l.namespaces.Cached(name); known {
 		r.namespaceID = id
 		serve(r)
 		return
 	}
-	s.apart(r, func(ctx context.Context) {
-		id, err := s.namespaces.Lookup(ctx, name, (r.answerBy()-s.clock.Mono())/askDivisor)
+	l.apart(r, func(ctx context.Context) {
+		id, err := l.namespaces.Lookup(ctx, name, (r.answerBy()-l.clock.Mono())/askDivisor)
 		if err != nil {
-			s.nowhere(r, s.storeError(ctx, "look up the namespace", err))
+			l.nowhere(r, l.storeError(ctx, "look up the namespace", err))
 			return
 		}
 		r.namespaceID = id
@@ -180,9 +180,9 @@ func (s *Service) dispatch(r *request, subject string) {
 	})
 }
 
-// nowhere answers a request whose namespace could not be found out. A good
-// acquire is answered by its own unavailable policy, the only one that is known.
-func (s *Service) nowhere(r *request, refusal *api.Error) {
+// nowhere answers a request whose namespace could not be looked up. A valid acquire is
+// answered by its own unavailable policy: stored policies are unknown.
+func (l *listener) nowhere(r *request, refusal *api.Error) {
 	override := r.verb == api.VerbAcquireOverride
 	if (r.verb != api.VerbAcquire && !override) || refusal.Code != api.CodeUnavailable {
 		r.refuse(refusal)
@@ -193,11 +193,11 @@ func (s *Service) nowhere(r *request, refusal *api.Error) {
 		r.refuse(asError(err))
 		return
 	}
-	(&acquisition{request: r, req: &req}).undecided(result{err: refusal})
+	(&acquisition{request: r, req: &req}).undecided(result{shardResult: shardResult{err: refusal}})
 }
 
-// route returns what serves a verb; nil for an unknown one. Acquires are handed
-// over at once, everything else has I/O of its own and runs apart.
+// route returns the handler of a verb; nil for an unknown verb. Acquires are handed over
+// at once; all other verbs do I/O and run apart.
 func (s *Service) route(verb api.Verb) func(*request) {
 	switch {
 	case verb == api.VerbAcquire:
@@ -216,9 +216,9 @@ func (s *Service) route(verb api.Verb) func(*request) {
 	return nil
 }
 
-// apart runs work with I/O beside the subscription, until the answer is due.
+// apart runs work with I/O in the background, until the answer is due.
 func (s *Service) apart(r *request, work func(context.Context)) {
-	s.flights.Go(func() {
+	s.pool.Go(func() {
 		ctx, cancel := context.WithTimeout(r.about(), r.answerBy()-s.clock.Mono())
 		defer cancel()
 		defer r.rescue()
@@ -236,33 +236,33 @@ func (s *Service) administer(ctx context.Context, r *request) {
 	r.respond(reply)
 }
 
-// configChanged marks what a change of configuration may concern. Whatever
-// cannot be told apart is marked too: resolving again is cheap, and right.
-func (s *Service) configChanged(m *nats.Msg) {
+// configChanged marks the settings that a change of configuration may concern, rather too
+// many than too few: to resolve settings again is cheap.
+func (l *listener) configChanged(m *nats.Msg) {
 	name, _ := api.ParseConfigSubject(m.Subject)
 	if name == api.OperatorNamespace {
-		s.namespaceChanged(m)
+		l.namespaceChanged(m)
 		return
 	}
-	id, known := s.namespaces.Cached(name)
+	id, known := l.namespaces.Cached(name)
 	target, err := api.DecodeConfigChange(m.Data)
 	if err != nil {
-		s.log.Warn("a configuration change cannot be read: everything is resolved again", "error", err)
-		s.news.hearAll()
+		l.log.Warn("a configuration change cannot be read: everything is resolved again", "error", err)
+		l.news.hearAll()
 		return
 	}
 	if !known {
 		id = "" // its buckets may be in memory all the same: any namespace's are marked
 	}
-	s.news.hear(place{id, target.Entity, target.Resource})
+	l.news.hear(place{id, target.Entity, target.Resource})
 }
 
-// namespaceChanged makes the next request in a namespace find out what became of it.
-func (s *Service) namespaceChanged(m *nats.Msg) {
+// namespaceChanged makes the next request in a namespace look it up again.
+func (l *listener) namespaceChanged(m *nats.Msg) {
 	change, err := api.DecodeNamespaceChange(m.Data)
 	if err != nil {
-		s.log.Warn("a change of a namespace cannot be read: it is noticed within a minute", "error", err)
+		l.log.Warn("a change of a namespace cannot be read: it is noticed within a minute", "error", err)
 		return
 	}
-	s.namespaces.Changed(change.Name)
+	l.namespaces.Changed(change.Name)
 }

@@ -95,20 +95,3 @@ func (n *news) concerns(b keys.Bucket, seen uint64) concern {
 	}
 	return concernNone
 }
-
-// isOutdated reports whether the settings are to be read again before the bucket is
-// next used.
-func (c *committer) isOutdated() bool {
-	heard := c.node.news.heard.Load()
-	if seen := c.heard.Load(); seen != heard {
-		switch c.node.news.concerns(c.key, seen) {
-		case concernChanged:
-			c.outdated.Store(true)
-		case concernMissed:
-			c.doubted.Store(true)
-		case concernNone:
-		}
-		c.heard.Store(heard)
-	}
-	return c.outdated.Load() || c.doubted.Load()
-}

@@ -68,7 +68,7 @@ func (i *interceptor) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // hearOf is the news that an entity has changed.
 func (n *node) hearOf(entity string) {
-	n.configChanged(&nats.Msg{Subject: api.ConfigSubject(api.DefaultNamespace), Data: fmt.Appendf(nil, `{"entity":%q}`, entity)})
+	(&listener{Service: n.Service}).configChanged(&nats.Msg{Subject: api.ConfigSubject(api.DefaultNamespace), Data: fmt.Appendf(nil, `{"entity":%q}`, entity)})
 }
 
 // intercepted is a node behind an interceptor, which begins when it is armed.
@@ -174,7 +174,7 @@ func TestACascadeIsOfOneMoment(t *testing.T) {
 				w.under(t, "child", "other")
 				n.hearOf("child")
 				if resolved {
-					n.do(w, "child", operation{look: true})
+					n.do(w, "child", operation{peek: true})
 				}
 			}
 			nc := w.nats.Connect(t)

@@ -10,57 +10,61 @@ import (
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-// operation is what waits for one bucket shard: an acquire that spends whole
-// tokens, the debits or the refunds of settlements, or a look at the shard's state.
+// operation is a piece of work for a bucket shard: an acquire that spends whole tokens,
+// the debits or the refunds of settlements, or a peek at the shard's state.
 type operation struct {
 	settle  bool
-	refund  bool        // of a settlement: it gives back, by the sum of what waited for the shard
-	undone  int64       // of a refund: acquires that are taken back, which then never happened
-	settled int64       // of a refund: settlements that it is the sum of, without those
-	look    bool        // spends nothing and is shown the state that is known
-	amounts api.Amounts // whole tokens; of a refund negative, to give back
-	// under is the fingerprint of the settings that an acquire of one level among
-	// several was made for. Empty: any settings that end at this level.
+	refund  bool        // of a settlement: it gives back, by the sum of the refunds that waited for the shard
+	undone  int64       // of a refund: acquires that it undoes, which then never happened
+	settled int64       // of a refund: settlements that it is the sum of, undone acquires left out
+	peek    bool        // spends nothing and is shown the known state
+	amounts api.Amounts // whole tokens; negative in a refund
+	// under is the fingerprint of the settings that the acquire of a cascade level was made
+	// for. Empty: any settings that do not cascade.
 	under string
-	// part says that the operation is one of this shard alone; others may hold what
-	// it is short of.
+	// part says that the operation concerns this shard alone: other shards may hold what it
+	// lacks.
 	part bool
 	// elsewhere says, of a part, that it need not wait while this shard is throttled:
-	// another may serve as well.
+	// another shard may serve as well.
 	elsewhere bool
-	sync      bool // of a look: the item is brought to the settings first
-	// since is the monotonic time from which on the shard is known to who asks: what
-	// was seen of it before is no reason to deny.
+	sync      bool // of a peek: the item is brought to the settings first
+	// since is the monotonic time from which on the asker knows the shard: an older state is
+	// no reason to deny.
 	since time.Duration
 }
 
-// verdict is what a plan says of one operation.
+// verdict is the decision on an operation.
 type verdict uint8
 
 const (
-	// verdictWait: what is known neither admits nor denies it. It waits for the
-	// plan's write, or a read, to bring newer knowledge.
+	// verdictWait: the known state neither admits nor denies the operation. It waits for
+	// the plan's write, or a read, to bring a newer state.
 	verdictWait verdict = iota
-	// verdictCommit: it is part of the write and stands when the write is applied.
+	// verdictCommit: the operation is part of the write and holds if the write is applied.
 	verdictCommit
-	// verdictDeny: the known state alone is short of it. Needs no write.
+	// verdictDeny: the known state alone cannot hold the operation. Needs no write.
 	verdictDeny
-	// verdictDrop: it changes nothing, because the limits are gone. Needs no write.
+	// verdictDrop: the operation changes nothing, because the limits are gone. Needs no write.
 	verdictDrop
-	// verdictShow: the known state answers a look. Needs no write.
+	// verdictShow: the known state answers a peek. Needs no write.
 	verdictShow
-	// verdictMoved: the settings are not those the operation was made for.
-	// Nothing is spent. No plan says so: a flight does, before it plans.
+
+	// A flight gives the verdicts below, and no plan does. Nothing is spent.
+
+	// verdictMoved: the operation was made for other settings, or the shard is gone. Then a
+	// settlement belongs to the parent shard.
 	verdictMoved
-	// verdictHot: the shard's partition is written too often, and the operation may
-	// go elsewhere. Nothing is spent. A flight says so, after it wrote in vain.
+	// verdictDivided: the bucket has several shards, and the operation is for all of them.
+	verdictDivided
+	// verdictHot: the shard's partition is throttled, and the operation may go elsewhere.
 	verdictHot
 )
 
-// view is what a plan is made against.
+// view is the state that a plan is made for.
 type view struct {
 	now      bucket.Instant
-	item     *table.Bucket    // the shard as last seen; where absent, a full one
+	item     *table.Bucket    // the shard as last seen; where absent, a full item
 	absent   bool             // there is no item: the write creates it
 	fresh    bool             // young enough to deny by
 	seenAt   time.Duration    // monotonic time from which on it is known; see operation.since
@@ -68,17 +72,17 @@ type view struct {
 	settings *config.Resolved // nil while only settlements wait for an item that is there
 }
 
-// plan is one write and what it means for each operation.
+// plan is a write and the verdict on each operation.
 type plan struct {
 	verdicts []verdict
-	commit   *table.Commit // of an item that is there
-	create   *table.Create // of one that is not; at most one of the two is set
-	after    *table.Bucket // what the write makes of the item, its balances at least; nil without one
+	commit   *table.Commit // of an item that exists; nil without a write
+	create   *table.Create // of an item that does not exist; then commit is nil
+	after    *table.Bucket // the item after the write, its balances at least; nil without a write
 }
 
-// newPlan decides over the operations in order of arrival: whoever still fits
-// after those before it is in. An operation that only those before it keep out
-// waits, because their write may fail; after it, the state it brings decides.
+// newPlan decides on the operations in order of arrival: an operation is admitted if the
+// balances hold it after the operations before it. If only the operations before it keep
+// it out, it waits, because their write may fail; the state after the write decides.
 func newPlan(v view, operations []operation) plan {
 	d := newDraft(v)
 	p := plan{verdicts: make([]verdict, len(operations))}
@@ -86,7 +90,7 @@ func newPlan(v view, operations []operation) plan {
 		switch {
 		case op.settle:
 			p.verdicts[i] = d.settle(op)
-		case !op.look:
+		case !op.peek:
 			p.verdicts[i] = d.acquire(op)
 		case d.isFreshFor(op):
 			p.verdicts[i] = verdictShow
@@ -104,18 +108,18 @@ func newPlan(v view, operations []operation) plan {
 	return p
 }
 
-// draft is a write in the making.
+// draft is a write that is being planned.
 type draft struct {
 	view
 	limits   []draftLimit
 	writes   int   // operations that are part of it
 	spends   bool  // whether an acquire is among them
-	acquires int64 // of these, less those that are taken back
+	acquires int64 // of these, less the acquires that refunds undo
 	debits   bool  // whether a settlement spends
 	clamped  bool  // whether a refund met the lowest count there may be
 }
 
-// draftLimit is one limit of the item in the making of a write.
+// draftLimit is a limit of the item while a write is planned.
 type draftLimit struct {
 	*table.Limit
 	window  bucket.Window
@@ -141,14 +145,14 @@ func newDraft(v view) *draft {
 	return d
 }
 
-// costOf is what the amounts spend of a limit, in millitokens.
+// costOf returns the amount of a limit in millitokens.
 func costOf(amounts api.Amounts, limit string) int64 {
 	tokens, _ := amounts.Get(limit)
 	return tokens * bucket.Milli
 }
 
-// isFreshFor reports whether what is known is young enough to deny an operation by, or
-// to show it.
+// isFreshFor reports whether the known state is young enough to deny an operation, or to
+// answer a peek.
 func (d *draft) isFreshFor(op operation) bool { return d.fresh && op.since <= d.seenAt }
 
 func (d *draft) acquire(op operation) verdict {
@@ -180,8 +184,8 @@ func (d *draft) acquire(op operation) verdict {
 	return verdictCommit
 }
 
-// settle leaves out limits that the item does not have. A debit is taken as a whole
-// or not at all: it is denied where a limit's debt would exceed bucket.MaxDebt.
+// settle plans a settlement, without limits that the item lacks. A debit is applied as a
+// whole or not at all: it is denied if a limit's debt would exceed bucket.MaxDebt.
 func (d *draft) settle(op operation) verdict {
 	if op.refund {
 		return d.refund(op)
@@ -214,8 +218,8 @@ func (d *draft) settle(op operation) verdict {
 	return verdictCommit
 }
 
-// refund gives back to the limits that the item has. Without an item there is nothing
-// to give back to: a bucket that is gone is full.
+// refund plans a refund to the limits that the item has. Without an item it is dropped: a
+// bucket without an item is full.
 func (d *draft) refund(op operation) verdict {
 	if d.absent {
 		return verdictDrop
@@ -236,12 +240,12 @@ func (d *draft) refund(op operation) verdict {
 	return verdictCommit
 }
 
-// debtFills is how deep in debt, in fills, a bucket may be and still carry a
-// ttl: 5 fills to leave the debt and 1 to fill are less than the 7 of its ttl,
-// so that an expired item is a full one.
+// debtFills is the deepest debt, in fills, with which an item may carry a ttl: 5 fills to
+// leave the debt and 1 to fill are less than the 7 of its ttl, so that an expired item is
+// full.
 const debtFills = 5
 
-// expiry is the write's ttl, and adds the conditions it is true for.
+// expiry returns the write's ttl, and adds the conditions under which it holds.
 func (d *draft) expiry() table.TTL {
 	if !d.spends && !d.debits {
 		return table.TTL{}
@@ -263,9 +267,9 @@ func (d *draft) expiry() table.TTL {
 	return table.TTL{Set: bucket.TTL(settings, d.now)}
 }
 
-// expires reports whether the item carries a ttl: the limits are not the
-// entity's own for the resource, the bucket has one shard, and no removed limit
-// still has to be remembered. A settlement that knows no settings follows the item.
+// expires reports whether the item carries a ttl: the limits are not the entity's own for
+// the resource, the bucket has a single shard, and no removed limit has to be kept. A plan
+// without settings leaves the item as it is.
 func (d *draft) expires() bool {
 	if d.settings == nil {
 		return d.item.TTL != 0
@@ -304,7 +308,7 @@ func (d *draft) create() *table.Create {
 	return &table.Create{Bucket: b}
 }
 
-// after is the item with the balances that the write leaves.
+// after returns the item with the balances that the write leaves.
 func (d *draft) after() *table.Bucket {
 	b := *d.item
 	b.Limits = make([]table.Limit, len(d.limits))
@@ -315,8 +319,8 @@ func (d *draft) after() *table.Bucket {
 	return &b
 }
 
-// fullBucket is the item of a bucket that is not there: full, because a bucket
-// nobody has spent from is full, and an item expires only when it is full again.
+// fullBucket returns the item of a bucket that has none. It is full: a bucket is full
+// until its first spend, and an item expires only when it is full again.
 func fullBucket(now bucket.Instant, key keys.Bucket, settings *config.Resolved) *table.Bucket {
 	b := &table.Bucket{
 		Key:         key,

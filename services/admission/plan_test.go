@@ -137,7 +137,7 @@ func TestPlanProperties(t *testing.T) {
 				low, high = -20, 0
 			case op.settle:
 			default:
-				op.look = rapid.Bool().Draw(t, "look")
+				op.peek = rapid.Bool().Draw(t, "look")
 			}
 			for _, name := range names[:n] {
 				if rapid.Bool().Draw(t, "named") {
@@ -175,7 +175,7 @@ func checkVerdicts(t *rapid.T, v view, operations []operation, p plan) []int64 {
 	}
 	writes, acquires := 0, int64(0)
 	for n, op := range operations {
-		if op.look {
+		if op.peek {
 			require.Equal(t, v.fresh, p.verdicts[n] == verdictShow, "a look is shown what is fresh")
 			continue
 		}
@@ -205,7 +205,7 @@ func checkVerdicts(t *rapid.T, v view, operations []operation, p plan) []int64 {
 		case verdictDrop:
 			require.True(t, op.settle)
 			require.False(t, op.undone > 0 && !v.absent, "an acquire that is taken back is not counted any more")
-		case verdictShow, verdictMoved, verdictHot:
+		case verdictShow, verdictMoved, verdictDivided, verdictHot:
 			t.Fatalf("operation %d is %d", n, p.verdicts[n])
 		}
 	}

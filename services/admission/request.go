@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,21 +13,16 @@ import (
 	"github.com/nats-io/nats.go"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/process"
-	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/bucket"
-	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-var errQueueFull = errors.New("the queue is full")
-
-// request is one message from a caller. It is answered exactly once and counts
-// as pending until then.
+// request is a message from a caller. It is answered exactly once and counts as pending
+// until then.
 type request struct {
 	service     *Service
-	given       string     // the id that the caller has for it; empty for none
+	given       string     // the caller's id for it; may be empty
 	made        string     // the node's; see id
 	span        trace.Span // nil where it is not traced
 	verb        api.Verb
@@ -36,7 +30,7 @@ type request struct {
 	namespaceID string
 	body        []byte
 	inbox       string
-	info        string         // what the NATS server may have written on the caller
+	info        string         // that the NATS server may have added about the caller
 	received    time.Duration  // monotonic
 	deadline    time.Duration  // monotonic: the caller stops waiting
 	expires     bucket.Instant // the same in the store's time; 0: the caller did not say
@@ -45,8 +39,8 @@ type request struct {
 	making      sync.Once // of made
 }
 
-// id finds the request in logs. Where the caller has none for it, it is made for who
-// first asks for it: of most requests there is nothing to say.
+// id returns the id of the request in logs. If the caller sent no id, the first use makes
+// an id: most requests are never logged.
 func (r *request) id() string {
 	if r.given != "" {
 		return r.given
@@ -55,31 +49,32 @@ func (r *request) id() string {
 	return r.made
 }
 
-// answerMargin is how long before the caller stops waiting an undecided request
-// is answered: a tenth of the time the caller gives, 50 ms at most.
+// answerMargin returns how long before the caller stops waiting an undecided request is
+// answered: a tenth of the caller's timeout, 50 ms at most.
 func answerMargin(timeout time.Duration) time.Duration {
 	return min(timeout/10, 50*time.Millisecond)
 }
 
-// answerBy is when the answer has to leave.
+// answerBy returns when the answer has to leave.
 func (r *request) answerBy() time.Duration {
 	return r.deadline - answerMargin(r.deadline-r.received)
 }
 
-// asker is the one of the request's calls.
+// asker returns the asker of the request's calls.
 func (r *request) asker() asker {
 	return asker{request: r, received: r.received, deadline: r.deadline, expires: r.expires, answerBy: r.answerBy()}
 }
 
-// about is a context for log lines on the request.
+// about returns a context for log lines about the request.
 func (r *request) about() context.Context {
 	return traced(process.WithRequestIDs(r.service.abort, r.id()), r.span)
 }
 
-// call is the request's operation on one bucket shard.
-func (r *request) call(op operation, finish func(result)) *call {
-	return &call{operation: op, asker: r.asker(), finish: finish}
-}
+// traceSpan implements origin.
+func (r *request) traceSpan() trace.Span { return r.span }
+
+// isAnswered implements origin.
+func (r *request) isAnswered() bool { return r.answered.Load() }
 
 // respond answers with a body.
 func (r *request) respond(body []byte) { r.respondAs(outcomeOK, body) }
@@ -124,9 +119,9 @@ func (r *request) answer(outcome string, header nats.Header, body []byte) {
 	s.requests.Done()
 }
 
-// marked adds the request's id and the time to the header of a reply. A caller
-// that sent no id gets one if something may have to be looked for; every header
-// costs both sides time.
+// marked adds the request's id and the time to the header of a reply. A caller that sent
+// no id gets it with errors and degraded replies only, because every header costs both
+// sides time.
 func (r *request) marked(outcome string, header nats.Header) nats.Header {
 	at, tells := r.timeTold()
 	named := r.given != "" || (outcome != outcomeOK && outcome != outcomeDenied)
@@ -142,7 +137,7 @@ func (r *request) marked(outcome string, header nats.Header) nats.Header {
 	return header
 }
 
-// rescue answers a request whose work panicked; it is deferred.
+// rescue answers a request after a panic. It is deferred.
 func (r *request) rescue() {
 	if cause := recover(); cause != nil {
 		r.service.logPanic(r.about(), cause)
@@ -150,7 +145,7 @@ func (r *request) rescue() {
 	}
 }
 
-// asError is how an error inside the service looks on the wire.
+// asError returns the error of the wire contract for an error inside the service.
 func asError(err error) *api.Error {
 	var coded *api.Error
 	switch {
@@ -162,15 +157,14 @@ func asError(err error) *api.Error {
 		return overloaded()
 	case errors.Is(err, errDamaged):
 		return api.Errorf(api.CodeInternal, "", "%v", errDamaged)
-	case errors.Is(err, errStoreDown), errors.Is(err, errStoreSlow), errors.Is(err, errUnknown),
-		errors.Is(err, errSettingsGet), errors.Is(err, errUnsettled), errors.Is(err, store.ErrClockSkewed), errors.Is(err, store.ErrClockUnchecked):
+	case isOutage(err):
 		return unavailable(err)
 	}
 	return api.Errorf(api.CodeInternal, "", "an internal error; the service's log has the details")
 }
 
-// storeError is the answer to a verb that needed the store; what is not the
-// caller's doing is logged.
+// storeError returns the answer to a verb that needed the store. It logs errors that the
+// caller did not cause.
 func (s *Service) storeError(ctx context.Context, doing string, err error) *api.Error {
 	var coded *api.Error
 	if errors.As(err, &coded) {
@@ -186,33 +180,4 @@ func unavailable(err error) *api.Error {
 
 func overloaded() *api.Error {
 	return api.Errorf(api.CodeOverloaded, "", "too many requests wait here already: try again in a moment")
-}
-
-// unknownLimitError is the refusal of a limit name the bucket does not have.
-func unknownLimitError(s *config.Resolved, key keys.Bucket, name string) *api.Error {
-	resource, _ := baseResource(key.Resource)
-	return api.Errorf(api.CodeUnknownLimit, "consume."+name, "entity %s has no limit %q on resource %s; it has %s",
-		key.Entity, name, resource, names(s))
-}
-
-// names lists limits in a message.
-func names(s *config.Resolved) string {
-	known := make([]string, len(s.Limits))
-	for i, l := range s.Limits {
-		known[i] = l.Name
-	}
-	return strings.Join(known, ", ")
-}
-
-// unknownLimit is the first limit an acquire names that the settings do not have.
-func unknownLimit(s *config.Resolved, op operation) string {
-	if op.settle || op.under != "" {
-		return ""
-	}
-	for _, a := range op.amounts {
-		if !s.Governs(a.Name) {
-			return a.Name
-		}
-	}
-	return ""
 }

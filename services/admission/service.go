@@ -2,21 +2,15 @@ package admission
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
@@ -27,12 +21,11 @@ import (
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/events"
-	"github.com/tidegate/tidegate/pkg/keys"
 	"github.com/tidegate/tidegate/services/admission/lease"
 )
 
-// Config is what an admission node needs. Zero values of the sizes and times
-// mean the defaults.
+// Config configures an admission node. Zero values of the sizes and times mean the
+// defaults.
 type Config struct {
 	NATS     *nats.Conn // the service's own: it is drained and closed when Run ends
 	DynamoDB aws.Config // its clients set Clock: see store.Clocked
@@ -43,8 +36,8 @@ type Config struct {
 	Version  string // semantic, as NATS micro wants it
 	Tuning   Tuning
 	Control  Control // nil: the node serves no admin verbs
-	// Traces makes spans of requests and of what is asked of the store for them;
-	// nil: nobody does, and it costs nothing.
+	// Traces makes spans of requests and of their calls to the store;
+	// nil: there are no spans, and it costs nothing.
 	Traces trace.TracerProvider
 }
 
@@ -59,22 +52,21 @@ type Control interface {
 	Check(ctx context.Context) error
 }
 
-// Tuning are the sizes and times of a node.
+// Tuning holds the sizes and times of a node.
 type Tuning struct {
-	Queue         int           // requests pending at most; one bucket holds a quarter of it. Default 16,384
-	Batch         int           // operations in one write of a bucket at most; 1 is no group commit, to measure what it is worth. Default: all that wait
+	Queue         int           // requests pending at most, a quarter of them for the same bucket. Default 16,384
+	Batch         int           // operations in a write of a bucket at most; 1 turns group commit off, to measure its worth. Default: all that wait
 	Remember      int           // bucket states kept in memory at most, least recently used dropped first. Default 100,000
-	StoreTimeout  time.Duration // of one call to DynamoDB; below the age states may deny by, 1 s. Default 750 ms
+	StoreTimeout  time.Duration // of a call to DynamoDB; below the age at which states may deny, 1 s. Default 750 ms
 	CreditWindow  time.Duration // how long after its acquire a lease can give back. Default 1 h
 	DrainTimeout  time.Duration // how long Run waits for requests under way once it is to stop. Default 10 s
 	LeaseReplicas int           // of the lease records in JetStream. Default 1
 	LoadEvery     time.Duration // how often the node reports the load of buckets. Default 1 s
-	FeedHeartbeat time.Duration // how often the change feed says that it lives; silent for three times as long, it is followed anew. Default 1 s, at least 100 ms
+	FeedHeartbeat time.Duration // how often the change feed says that it lives; silent for three times as long, it is followed again. Default 1 s, at least 100 ms
 }
 
 const (
-	bucketShare  = 4 // one bucket may hold a quarter of the queue
-	maxTimeout   = time.Minute
+	bucketShare  = 4 // a bucket may hold a quarter of the queue
 	maxStoreCall = 900 * time.Millisecond
 	// lingerTime is how long a node that stops still listens. A NATS server that
 	// matched a request to the group before the node's successor was there may
@@ -101,52 +93,26 @@ func positive[T int | time.Duration](value, otherwise T) T {
 	return otherwise
 }
 
-// Service is one admission node.
+// Service is an admission node.
 type Service struct {
-	nats         *nats.Conn
-	table        string
-	version      string
-	log          *slog.Logger
-	metrics      *metrics
-	clock        *store.Clock
-	store        *bucketStore
-	shards       *shards.Store
-	limits       *config.LimitStore
-	namespaces   *config.NamespaceCache
-	control      Control          // nil: none
-	client       *dynamodb.Client // retries by itself; not for writes of buckets
-	leases       *lease.Desk      // set by Run before the first request
-	registerer   prometheus.Registerer
-	tuning       Tuning
-	tracer       trace.Tracer // nil: nothing is traced
-	boot         string       // random, part of every nonce
-	sequence     atomic.Uint64
-	pending      atomic.Int64    // requests not yet answered
-	requests     sync.WaitGroup  // the same, to wait for
-	unsettled    atomic.Int64    // settlements that have not ended, whoever waits for them, and sums of refunds that are not written
-	flights      crew            // everything that works on them
-	news         news            // of configuration
-	abort        context.Context //nolint:containedctx // the life of flights, which no single request owns
-	abortFlights context.CancelFunc
-	ready        chan struct{}
-	renewals     renewals
-	following    atomic.Bool // the change feed
-	loads        loads
-
-	mu      sync.Mutex
-	buckets *simplelru.LRU[keys.Bucket, *committer] // guarded by mu
-	// settings are shared by the buckets that one level governs. guarded by mu
-	settings *simplelru.LRU[settingsKey, *config.Resolved]
+	*env       // that the writers and the router share
+	nats       *nats.Conn
+	table      string
+	version    string
+	router     *router
+	namespaces *config.NamespaceCache
+	control    Control          // nil: the node serves no admin verbs
+	client     *dynamodb.Client // retries by itself; not for writes of buckets
+	leases     *lease.Desk      // set by Run before the first request
+	registerer prometheus.Registerer
+	tuning     Tuning
+	pending    atomic.Int64   // requests not yet answered
+	requests   sync.WaitGroup // the same, to wait for
+	news       news           // of configuration
+	abortWork  context.CancelFunc
+	ready      chan struct{}
+	following  atomic.Bool // the change feed
 }
-
-// settingsKey tells settings apart as far as buckets are concerned.
-type settingsKey struct {
-	fingerprint string
-	policy      api.Policy
-}
-
-// sharedSettings is how many settings are kept to be shared.
-const sharedSettings = 1024
 
 // New makes a node. It does nothing until Run.
 func New(cfg Config) (*Service, error) {
@@ -158,46 +124,39 @@ func New(cfg Config) (*Service, error) {
 		return nil, fmt.Errorf("admission metrics: %w", err)
 	}
 	tuning := cfg.Tuning.withDefaults()
-	buckets, err := simplelru.NewLRU[keys.Bucket, *committer](tuning.Remember, nil)
-	if err != nil {
-		return nil, fmt.Errorf("admission: %w", err)
-	}
-	settings, err := simplelru.NewLRU[settingsKey, *config.Resolved](sharedSettings, nil)
-	if err != nil {
-		return nil, fmt.Errorf("admission: %w", err)
-	}
-	client := dynamodb.NewFromConfig(cfg.DynamoDB)
 	truth := newStore(cfg.DynamoDB, cfg.Table, tuning.StoreTimeout, cfg.Clock, m)
 	namespaces, err := config.NewNamespaceCache(config.NewNamespaces(truth.client, cfg.Table), cfg.Clock.Mono)
 	if err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
 	}
-	var boot [6]byte
-	_, _ = rand.Read(boot[:])
 	s := &Service{
 		nats:       cfg.NATS,
 		table:      cfg.Table,
 		version:    cfg.Version,
-		log:        process.LogRequestIDs(cfg.Log),
-		metrics:    m,
-		clock:      cfg.Clock,
-		store:      truth,
-		client:     client,
+		client:     dynamodb.NewFromConfig(cfg.DynamoDB),
 		registerer: cfg.Metrics,
-		limits:     config.NewLimitStore(truth.client, cfg.Table, nil), // it is only read
 		namespaces: namespaces,
 		tuning:     tuning,
 		control:    cfg.Control,
-		boot:       base64.RawURLEncoding.EncodeToString(boot[:]),
 		ready:      make(chan struct{}),
-		buckets:    buckets,
-		settings:   settings,
 	}
+	settings, err := newSettingsSource(config.NewLimitStore(truth.client, cfg.Table, nil), &s.news) // it is only read
+	if err != nil {
+		return nil, fmt.Errorf("admission: %w", err)
+	}
+	s.env = &env{
+		store: truth, settings: settings, clock: cfg.Clock, pool: new(workerPool), nonces: newNonces(), metrics: m,
+		log:   process.LogRequestIDs(cfg.Log),
+		batch: tuning.Batch, share: tuning.Queue / bucketShare, unsettled: new(atomic.Int64),
+	}
+	s.abort, s.abortWork = context.WithCancel(context.Background())
 	if cfg.Traces != nil {
 		s.tracer = cfg.Traces.Tracer(scope)
 	}
-	s.shards = shards.NewStore(s.store.client, cfg.Table, cfg.Clock.Now, s.nonce)
-	s.abort, s.abortFlights = context.WithCancel(context.Background())
+	trees := shards.NewStore(truth.client, cfg.Table, cfg.Clock.Now, s.nonces.next)
+	if s.router, err = newRouter(s.env, trees, tuning.Remember, cfg.NATS.Publish); err != nil {
+		return nil, fmt.Errorf("admission: %w", err)
+	}
 	if err := s.gauges(cfg.Metrics); err != nil {
 		return nil, fmt.Errorf("admission metrics: %w", err)
 	}
@@ -207,11 +166,11 @@ func New(cfg Config) (*Service, error) {
 // Ready is closed once the node answers requests.
 func (s *Service) Ready() <-chan struct{} { return s.ready }
 
-// Run serves until ctx ends, then stops in order: it takes no more requests,
-// answers those it has (for DrainTimeout at most), flushes the answers and
-// closes the connection. It returns when all it started has ended.
+// Run serves until ctx ends, then stops in order: it takes no more requests, answers the
+// pending requests (for DrainTimeout at most), flushes the answers and closes the
+// connection. It returns when all its goroutines have ended.
 func (s *Service) Run(ctx context.Context) error {
-	defer s.abortFlights()
+	defer s.abortWork()
 	defer s.nats.Close()
 	if err := s.prepare(ctx); err != nil {
 		return err
@@ -228,10 +187,10 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	following, stopFollowing := context.WithCancel(ctx)
 	defer stopFollowing()
-	s.flights.Go(func() { s.leases.Follow(following) })
+	s.pool.Go(func() { s.leases.Follow(following) })
 	followed := make(chan struct{})
 	go func() { defer close(followed); f.run(following) }()
-	s.flights.Go(func() { s.tellLoads(following) })
+	s.pool.Go(func() { s.router.reportLoads(following, s.tuning.LoadEvery) })
 	close(s.ready)
 	select {
 	case <-ctx.Done():
@@ -243,17 +202,17 @@ func (s *Service) Run(ctx context.Context) error {
 	return errors.Join(err, s.drain(l, func() int { return f.subscriptions() + s.leases.Subscriptions() }))
 }
 
-// prepare brings what requests rely on: the table, the clock's first bound, the
-// signing keys and the lease records.
+// prepare checks the table and opens the leases. Its first read of the table gives the
+// clock its first bound.
 func (s *Service) prepare(ctx context.Context) error {
 	if s.control != nil {
 		if err := s.control.Check(ctx); err != nil {
-			return fmt.Errorf("admission: %w", err)
+			return err
 		}
 	}
 	var err error
 	s.leases, err = lease.Open(ctx, lease.Config{
-		NATS: s.nats, DynamoDB: s.client, Table: s.table, Clock: s.clock, Log: s.log, Metrics: s.registerer, Nonce: s.nonce,
+		NATS: s.nats, DynamoDB: s.client, Table: s.table, Clock: s.clock, Log: s.log, Metrics: s.registerer, Nonce: s.nonces.next,
 		Replicas: s.tuning.LeaseReplicas, CreditWindow: s.tuning.CreditWindow, WriteTimeout: s.tuning.StoreTimeout,
 	})
 	if err != nil {
@@ -262,9 +221,9 @@ func (s *Service) prepare(ctx context.Context) error {
 	return nil
 }
 
-// drain ends the node without losing an answer. It hears of changed configuration
-// to the end, from subscriptions of its own: more tells how many. The lease records'
-// guard writes what requests under way need, and stops after them.
+// drain ends the node without losing an answer. The node hears of changed configuration to
+// the end, from subscriptions of its own: more returns their number. The guard of the lease
+// records serves pending settlements, and stops after them.
 func (s *Service) drain(l *listener, more func() int) error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.tuning.DrainTimeout)
 	defer cancel()
@@ -279,13 +238,13 @@ func (s *Service) drain(l *listener, more func() int) error {
 	go func() {
 		defer close(answered)
 		s.requests.Wait()
-		s.flights.Wait()
+		s.pool.Wait()
 	}()
 	select {
 	case <-answered:
 	case <-ctx.Done():
 		s.log.Warn("requests under way are aborted", "pending", s.pending.Load())
-		s.abortFlights()
+		s.abortWork()
 		<-answered
 	}
 	s.leases.Stop()
@@ -294,51 +253,4 @@ func (s *Service) drain(l *listener, more func() int) error {
 		return nil
 	}
 	return errors.Join(errStop, s.nats.FlushTimeout(time.Second))
-}
-
-// committer returns the bucket shard's committer, a new one where none is
-// remembered.
-func (s *Service) committer(key keys.Bucket) *committer {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if c, ok := s.buckets.Get(key); ok {
-		return c
-	}
-	// What a request names is part of its body, which must not live as long.
-	key.Entity, key.Resource = strings.Clone(key.Entity), strings.Clone(key.Resource)
-	c := &committer{node: s, key: key}
-	s.buckets.Add(key, c)
-	return c
-}
-
-// share returns the same settings for all buckets they govern, to be read only.
-func (s *Service) share(r *config.Resolved) *config.Resolved {
-	key := settingsKey{r.Fingerprint, r.OnUnavailable}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if shared, ok := s.settings.Get(key); ok {
-		return shared
-	}
-	s.settings.Add(key, r)
-	return r
-}
-
-func (s *Service) remembered() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.buckets.Len()
-}
-
-// nonce marks one write of this node.
-func (s *Service) nonce() string {
-	return s.boot + "." + strconv.FormatUint(s.sequence.Add(1), 36)
-}
-
-func (s *Service) logStore(ctx context.Context, doing string, key keys.Bucket, err error) {
-	s.log.ErrorContext(ctx, "the store failed", "doing", doing, "bucket", key.Key().PK, "error", err)
-}
-
-func (s *Service) logPanic(ctx context.Context, cause any) {
-	s.metrics.panics.Inc()
-	s.log.ErrorContext(ctx, "recovered from a panic", "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
 }

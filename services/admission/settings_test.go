@@ -55,9 +55,9 @@ func eachFirst(n *node, f fault.Fault, operations ...string) (struck func() int)
 func (n *node) settled(t *testing.T) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		n.renewals.mu.Lock()
-		defer n.renewals.mu.Unlock()
-		return n.renewals.running == 0
+		n.settings.renewals.mu.Lock()
+		defer n.settings.renewals.mu.Unlock()
+		return n.settings.renewals.running == 0
 	}, patience, time.Millisecond)
 }
 
@@ -163,15 +163,15 @@ func TestARenewalThatAChangeOvertookIsNotUsed(t *testing.T) {
 	rpmPerDay(t, w, 10)
 	n := w.node(t, Tuning{})
 	require.True(t, admits(t, n.spend(w, "e", 1)))
-	c := n.committer(w.bucketKey("e"))
-	known := c.settings.Load()
-	for _, flag := range []*atomic.Bool{&c.outdated, &c.doubted} {
-		c.renewing = &renewal{done: make(chan struct{}), resolved: config.Resolved{Fingerprint: "of before"}}
-		close(c.renewing.done)
+	g := &n.router.member(w.bucketKey("e")).writer.settings
+	known := g.last()
+	for _, flag := range []*atomic.Bool{&g.outdated, &g.doubted} {
+		g.renewing = &renewal{done: make(chan struct{}), resolved: config.Resolved{Fingerprint: "of before"}}
+		close(g.renewing.done)
 		flag.Store(true)
-		c.takeRenewal()
-		require.Same(t, known, c.settings.Load())
-		require.Nil(t, c.renewing)
+		g.takeRenewal()
+		require.Same(t, known, g.last())
+		require.Nil(t, g.renewing)
 		flag.Store(false)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/tidegate/tidegate/pkg/api"
-	"github.com/tidegate/tidegate/pkg/bucket"
 	"github.com/tidegate/tidegate/pkg/keys"
 	"github.com/tidegate/tidegate/services/admission/lease"
 )
@@ -53,7 +52,7 @@ func (s *Service) settle(ctx context.Context, r *request, token string, op lease
 		return
 	}
 	ended := make(chan struct{})
-	s.flights.Go(func() {
+	s.pool.Go(func() {
 		defer s.unsettled.Add(-1)
 		defer close(ended)
 		defer r.rescue()
@@ -83,29 +82,22 @@ type leaseShards struct {
 	results []*result // of each level; nil if no write has brought a result
 }
 
-// shard returns the committer of the shard that a level was spent from.
-func (ls *leaseShards) shard(level int) *committer {
+// shard returns the shard that a level was spent from.
+func (ls *leaseShards) shard(level int) *member {
 	l := &ls.lease.Levels[level]
-	c := ls.service.committer(keys.Bucket{Namespace: ls.lease.Namespace, Entity: l.Entity, Resource: l.Resource, Shard: l.Shard})
-	if len(l.Brought) > 0 {
-		given := make([]bucket.Limit, len(l.Brought))
-		for i, b := range l.Brought {
-			given[i] = bucket.Limit{Name: b.Name, Capacity: b.Capacity, Refill: b.Refill, Period: b.Period}
-		}
-		c.give(given)
-	}
-	return c
+	return ls.service.router.memberOf(
+		keys.Bucket{Namespace: ls.lease.Namespace, Entity: l.Entity, Resource: l.Resource, Shard: l.Shard}, givenBy(l.Brought))
 }
 
 // Debit implements lease.Shards.
 func (ls *leaseShards) Debit(debits []lease.Amounts, until time.Duration) []lease.Outcome {
-	tasks := make([]errand, len(debits))
+	subcalls := make([]subcall, len(debits))
 	for i, d := range debits {
-		tasks[i] = errand{ls.shard(d.Level), operation{settle: true, amounts: d.Amounts}}
+		subcalls[i] = subcall{ls.shard(d.Level), operation{settle: true, amounts: d.Amounts}}
 	}
 	outcomes := make([]lease.Outcome, len(debits))
 	whose := asker{request: ls.request, received: ls.received, deadline: until, answerBy: never}
-	for i, res := range together(tasks, whose) {
+	for i, res := range askAll(subcalls, whose) {
 		switch {
 		case errors.Is(res.err, errLate):
 			outcomes[i].Late = true
@@ -125,7 +117,7 @@ func (ls *leaseShards) Debit(debits []lease.Amounts, until time.Duration) []leas
 
 // Refund implements lease.Shards.
 func (ls *leaseShards) Refund(credits []lease.Amounts) (await func()) {
-	refunds := make([]errand, len(credits))
+	refunds := make([]subcall, len(credits))
 	for i, c := range credits {
 		op := operation{amounts: make(api.Amounts, len(c.Amounts))}
 		for n, a := range c.Amounts {
@@ -134,11 +126,11 @@ func (ls *leaseShards) Refund(credits []lease.Amounts) (await func()) {
 		if i == 0 {
 			op.settled = 1 // a settlement is counted once, at any number of levels
 		}
-		refunds[i] = errand{ls.shard(c.Level), op}
+		refunds[i] = subcall{ls.shard(c.Level), op}
 	}
-	done := giveBackTogether(refunds, ls.request)
+	done := refundAll(refunds, ls.request)
 	return func() {
-		awaitRefunds(done, len(refunds), ls.request, func(i int, res result) {
+		awaitRefunds(done, len(refunds), ls.answerBy()-ls.service.clock.Mono(), func(i int, res result) {
 			if res.err == nil && res.item != nil {
 				ls.results[credits[i].Level] = &res
 			}
@@ -149,21 +141,23 @@ func (ls *leaseShards) Refund(credits []lease.Amounts) (await func()) {
 // Statuses implements lease.Shards.
 func (ls *leaseShards) Statuses(since time.Duration, deltas api.Amounts) (statuses []api.LimitStatus) {
 	told := ls.told()
-	var peeks []errand
+	var peeks []subcall
 	var of []int
 	for _, i := range told {
 		if ls.results[i] == nil {
-			peeks, of = append(peeks, errand{ls.shard(i).shard(0), operation{look: true, since: since}}), append(of, i)
+			peeks, of = append(peeks, subcall{ls.shard(i).shard(0), operation{peek: true, since: since}}), append(of, i)
 		}
 	}
-	for n, res := range together(peeks, ls.asker()) {
+	for n, res := range askAll(peeks, ls.asker()) {
 		if res.err == nil {
 			ls.results[of[n]] = &res
 		}
 	}
+	ctx, cancel := context.WithTimeout(ls.service.abort, max(0, ls.answerBy()-ls.service.clock.Mono()))
+	defer cancel()
 	for _, i := range told {
 		if res := ls.results[i]; res != nil && res.item != nil {
-			ls.widen(res)
+			ls.service.router.wholeOf(ctx, res)
 			statuses = append(statuses, res.statuses(deltas)...)
 		}
 	}
@@ -177,25 +171,4 @@ func (ls *leaseShards) told() (told []int) {
 		told = append(told, from+of)
 	}
 	return told
-}
-
-// widen adds the other shards to the shard that was settled. If they cannot be read,
-// the answer shows this shard alone.
-func (ls *leaseShards) widen(res *result) {
-	if res.item.Level == 1 || res.others != nil {
-		return
-	}
-	s := ls.service
-	ctx, cancel := context.WithTimeout(s.abort, max(0, ls.answerBy()-s.clock.Mono()))
-	defer cancel()
-	key := res.item.Key
-	key.Shard = 0
-	tree, err := s.committer(key).tree(ctx)
-	if err != nil {
-		return
-	}
-	if res.settings != nil {
-		tree = standingOf(res.now, tree, res.settings)
-	}
-	res.within(tree)
 }

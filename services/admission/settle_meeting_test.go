@@ -3,7 +3,6 @@ package admission
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,37 +10,7 @@ import (
 
 	"github.com/tidegate/tidegate/internal/rollback"
 	"github.com/tidegate/tidegate/pkg/api"
-	"github.com/tidegate/tidegate/services/admission/lease"
 )
-
-// hookedRecords lets a test act around the writes of lease records, counted from 1, and
-// in place of reads.
-type hookedRecords struct {
-	lease.Records
-	writes atomic.Int32
-	write  func(ctx context.Context, nth int32, store storeRecord) (uint64, int64, error) // nil: stores
-	read   func(ctx context.Context) error                                                // nil: reads
-}
-
-// storeRecord is the write itself.
-type storeRecord func() (revision uint64, epoch int64, err error)
-
-func (h *hookedRecords) Write(ctx context.Context, key string, rec *lease.Record, expected uint64) (uint64, int64, error) {
-	store := func() (uint64, int64, error) { return h.Records.Write(ctx, key, rec, expected) }
-	if h.write == nil {
-		return store()
-	}
-	return h.write(ctx, h.writes.Add(1), store)
-}
-
-func (h *hookedRecords) Read(ctx context.Context, key string) (lease.Version, error) {
-	if h.read != nil {
-		if err := h.read(ctx); err != nil {
-			return lease.Version{}, err
-		}
-	}
-	return h.Records.Read(ctx, key)
-}
 
 // settleWorld is a world with a node whose operations on leases count as abandoned after
 // abandonedAfter, and a lease of 500 tpm.

@@ -2,7 +2,6 @@ package admission
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -257,47 +256,6 @@ func TestLargeDebitsAndTheirReleasesFillNoBucket(t *testing.T) {
 		}
 		require.LessOrEqual(t, net, int64(1001), "P1: 1000 a day")
 		require.Equal(t, net*1000, w.item(t, "parent", "gpt-4").Find("tpm").Consumed)
-	}
-}
-
-// faultyRecords strikes writes and reads of lease records.
-type faultyRecords struct {
-	lease.Records
-	writes func() error // nil: stored and said so; lease.ErrNotStored: not stored; any other: stored, and not said so
-	reads  func() error
-}
-
-var errUnacknowledged = errors.New("the acknowledgement was lost")
-
-func (f *faultyRecords) Write(ctx context.Context, key string, rec *lease.Record, expected uint64) (uint64, int64, error) {
-	fault := f.writes()
-	if errors.Is(fault, lease.ErrNotStored) {
-		return 0, 0, fault
-	}
-	revision, epoch, err := f.Records.Write(ctx, key, rec, expected)
-	if err == nil && fault != nil {
-		return 0, 0, fault
-	}
-	return revision, epoch, err
-}
-
-func (f *faultyRecords) Read(ctx context.Context, key string) (lease.Version, error) {
-	if err := f.reads(); err != nil {
-		return lease.Version{}, err
-	}
-	return f.Records.Read(ctx, key)
-}
-
-func fine() error { return nil }
-
-// inTurn returns the errors one after another, then nil.
-func inTurn(errs ...error) func() error {
-	var calls atomic.Int32
-	return func() error {
-		if i := int(calls.Add(1)) - 1; i < len(errs) {
-			return errs[i]
-		}
-		return nil
 	}
 }
 

@@ -323,8 +323,8 @@ func TestDebitsOfABucketWithoutLimits(t *testing.T) {
 	nc := w.nats.Connect(t)
 	lease := acquire(t, nc, tokens500).Lease
 	require.NoError(t, w.limits.Delete(t.Context(), w.ns, api.Principal{}, api.LimitsDeleteRequest{LimitsTarget: api.LimitsTarget{Resource: "gpt-4"}}))
-	c := n.committer(keys.Bucket{Namespace: w.ns, Entity: "api-key-123", Resource: "gpt-4"})
-	c.outdated.Store(true)
+	of := &n.router.member(keys.Bucket{Namespace: w.ns, Entity: "api-key-123", Resource: "gpt-4"}).writer
+	of.settings.outdated.Store(true)
 	gate, held := make(chan struct{}), make(chan struct{}) // the first resolution waits while others arrive
 	var first atomic.Bool
 	n.faults.Match(func(op string, _ []byte) fault.Fault {
@@ -343,9 +343,9 @@ func TestDebitsOfABucketWithoutLimits(t *testing.T) {
 	wg.Go(refusedAcquire)
 	wg.Go(func() { ask[api.AdjustReply](t, nc, api.VerbAdjust, adjustBody(lease, `{"tpm":7}`)) })
 	require.Eventually(t, func() bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return len(c.queue) == 2
+		of.mu.Lock()
+		defer of.mu.Unlock()
+		return len(of.waiting) == 2
 	}, patience, time.Millisecond)
 	close(gate)
 	wg.Wait()

@@ -32,7 +32,7 @@ func TestABucketOfOneShardPaysNothingForShards(t *testing.T) {
 			w.merge(t, "e", 1)
 			require.True(t, acquire(t, nc, rpmOf("e", 1)).Allowed)
 			require.True(t, acquire(t, nc, rpmOf("e", 1)).Allowed)
-			n.flightsOver(t)
+			n.atRest(t)
 
 			before, total := n.faults.Counts(), n.faults.Total()
 			lease := ""
@@ -58,19 +58,28 @@ func TestABucketOfOneShardPaysNothingForShards(t *testing.T) {
 	}
 }
 
-// flightsOver waits until the node does nothing of its own.
-func (n *node) flightsOver(t *testing.T) {
+// atRest waits until the node does nothing of its own.
+func (n *node) atRest(t *testing.T) {
 	t.Helper()
-	n.mu.Lock()
-	committers := n.buckets.Values()
-	n.mu.Unlock()
-	for _, c := range committers {
-		require.Eventually(t, func() bool {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			return c.reading == nil && !c.flying && !c.relieving.Load() && !c.completing.Load()
-		}, patience, tickle)
+	n.router.mu.Lock()
+	members := n.router.members.Values()
+	n.router.mu.Unlock()
+	for _, m := range members {
+		require.Eventually(t, m.isAtRest, patience, tickle)
 	}
+}
+
+func (m *member) isAtRest() bool {
+	m.writer.mu.Lock()
+	flying := m.writer.flying
+	m.writer.mu.Unlock()
+	b := m.state.Load()
+	if b == nil || flying {
+		return !flying
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.reading == nil && !b.relieving.Load() && !b.splitting.Load()
 }
 
 // On a divided bucket an acquire is one write as well, and the whole of it is read
@@ -79,14 +88,14 @@ func TestADividedBucketCostsOneWriteForAnAcquire(t *testing.T) {
 	w, m := ratedWorld(t, 8000, 100, 8)
 	n := w.node(t, Tuning{})
 	require.True(t, admits(t, n.spend(w, "e", 1)))
-	n.flightsOver(t)
+	n.atRest(t)
 	before, total := n.faults.Counts(), n.faults.Total()
 	const seconds, perSecond = 10, 20
 	for range seconds * perSecond {
 		m.pass(1_000_000_000 / perSecond)
 		require.True(t, admits(t, n.spend(w, "e", 1)))
 	}
-	n.flightsOver(t)
+	n.atRest(t)
 	made := n.calls(before)
 	require.EqualValues(t, seconds*perSecond, made["UpdateItem"])
 	require.LessOrEqual(t, made["BatchGetItem"], int64(2*seconds))

@@ -82,7 +82,7 @@ func TestAThousandDenialsPerSecondNeitherWriteNorDivide(t *testing.T) {
 	}
 	writes := int64(0)
 	for i, n := range nodes {
-		n.flightsOver(t)
+		n.atRest(t)
 		writes += n.faults.Counts()["UpdateItem"].Calls - before[i]
 		require.Zero(t, n.faults.Counts()["TransactWriteItems"].Calls)
 	}

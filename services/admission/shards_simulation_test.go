@@ -125,11 +125,11 @@ func (s *simulation) setLimits(t *testing.T, capacity, rate int64) {
 	news := &nats.Msg{Subject: api.ConfigSubject(api.DefaultNamespace), Data: []byte(`{"resource":"gpt-4"}`)}
 	for _, at := range s.slots {
 		if s.random.IntN(4) > 0 {
-			at.node.configChanged(news)
+			(&listener{Service: at.node.Service}).configChanged(news)
 		}
 	}
 	if s.checker != nil {
-		s.checker.configChanged(news)
+		(&listener{Service: s.checker.Service}).configChanged(news)
 	}
 }
 
@@ -196,7 +196,7 @@ func (s *simulation) round(t *testing.T, round int) {
 	working.Wait()
 	meddling.Wait()
 	for _, at := range s.slots {
-		at.node.flightsOver(t)
+		at.node.atRest(t)
 	}
 }
 
@@ -288,7 +288,7 @@ func (s *simulation) divide(random *rand.Rand) {
 func (s *simulation) crash(t *testing.T, at *slot, after time.Duration) {
 	timer := time.NewTimer(after)
 	<-timer.C
-	at.node.abortFlights()
+	at.node.abortWork()
 	at.mu.Lock()
 	defer at.mu.Unlock()
 	at.node.nats.Close()
@@ -323,7 +323,7 @@ func (s *simulation) pool(t *testing.T) bucket.Pool {
 	t.Helper()
 	settings, err := s.w.limits.Resolve(t.Context(), s.w.ns, "e", "gpt-4")
 	require.NoError(t, err)
-	return standingOf(s.time.instant(), s.w.tree(t, "e"), &settings).Pool("rpm")
+	return treeInForce(s.time.instant(), s.w.tree(t, "e"), &settings).Pool("rpm")
 }
 
 func (s *simulation) available(t *testing.T) int64 {
@@ -371,13 +371,13 @@ func (s *simulation) becomesWhole(t *testing.T) {
 	for _, at := range s.slots {
 		require.NoError(t, at.node.stop())
 	}
-	var errands []errand
+	var subcalls []subcall
 	for _, b := range s.w.tree(t, "e") {
 		key := s.w.bucketKey("e")
 		key.Shard = b.Key.Shard
-		errands = append(errands, errand{s.checker.committer(key), operation{look: true, sync: true, part: true}})
+		subcalls = append(subcalls, subcall{s.checker.router.member(key), operation{peek: true, sync: true, part: true}})
 	}
-	for _, res := range s.checker.doAt(errands...) {
+	for _, res := range s.checker.doAt(subcalls...) {
 		require.NoError(t, res.err)
 	}
 	before := s.available(t)

@@ -322,7 +322,7 @@ func TestALeaseOfAnyShardIsSettledThereAndAfterMergesWhereItWent(t *testing.T) {
 	for shard := range takes {
 		key := w.bucketKey("e")
 		key.Shard = shard
-		takes[shard] = nodes[shard%2].doAt(errand{nodes[shard%2].committer(key), operation{amounts: amounts, part: true}})[0]
+		takes[shard] = nodes[shard%2].doAt(subcall{nodes[shard%2].router.member(key), operation{amounts: amounts, part: true}})[0]
 		require.True(t, admits(t, takes[shard]))
 	}
 	consumed := func(counts ...int64) {
@@ -357,16 +357,16 @@ func TestALateWriterOfAMergedShardLearnsHowManyAreWanted(t *testing.T) {
 	w := shardedWorld(t, 80, 8)
 	n := w.node(t, Tuning{})
 	part := operation{amounts: api.Amounts{{Name: "rpm", Tokens: 1}}, part: true}
-	late := make([]*committer, 8)
+	late := make([]*member, 8)
 	for shard := range late {
 		key := w.bucketKey("e")
 		key.Shard = shard
-		late[shard] = n.committer(key)
-		require.True(t, admits(t, n.doAt(errand{late[shard], part})[0]))
+		late[shard] = n.router.member(key)
+		require.True(t, admits(t, n.doAt(subcall{late[shard], part})[0]))
 	}
 	w.merge(t, "e", 2)
 	for shard := 2; shard < 8; shard++ {
-		res := n.doAt(errand{late[shard], part})[0]
+		res := n.doAt(subcall{late[shard], part})[0]
 		require.NoError(t, res.err)
 		require.Equal(t, verdictMoved, res.verdict, "shard %d is gone", shard)
 	}
@@ -376,7 +376,7 @@ func TestALateWriterOfAMergedShardLearnsHowManyAreWanted(t *testing.T) {
 	}
 	require.False(t, admits(t, n.spend(w, "e", 1)))
 	require.Len(t, w.tree(t, "e"), 2, "no shard came back")
-	require.Len(t, n.committer(w.bucketKey("e")).whole.Load().tree, 2)
+	require.Len(t, n.router.member(w.bucketKey("e")).bucket().whole.Load().tree, 2)
 }
 
 // A clock that was set keeps nobody from a bucket of several shards for longer than it
@@ -391,7 +391,7 @@ func TestAClockThatWasSetIsCheckedForDividedBuckets(t *testing.T) {
 	n := w.node(t, Tuning{})
 	require.True(t, admits(t, n.spend(w, "e", 1)))
 	w.divide(t, "e", 4)
-	for n.committer(w.bucketKey("e")).whole.Load() == nil {
+	for n.router.member(w.bucketKey("e")).bucket().whole.Load() == nil {
 		require.True(t, admits(t, n.spend(w, "e", 1)))
 	}
 	set.Store(int64(time.Second))

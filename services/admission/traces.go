@@ -2,7 +2,6 @@ package admission
 
 import (
 	"context"
-	"errors"
 
 	"github.com/nats-io/nats.go/micro"
 	"go.opentelemetry.io/otel/attribute"
@@ -17,12 +16,8 @@ import (
 // scope is the name under which spans are made.
 const scope = "github.com/tidegate/tidegate/services/admission"
 
-// maxLinks is how many requests the span of one write is linked to at most, which
-// is also what the SDK keeps by default.
-const maxLinks = 128
-
-// begin starts the request's span, as a part of its caller's trace, where traces
-// are made and this one is kept.
+// begin starts the request's span, as a part of its caller's trace, if traces are made and
+// the caller's trace is sampled.
 func (r *request) begin(headers micro.Headers) {
 	tracer := r.service.tracer
 	if tracer == nil {
@@ -35,7 +30,7 @@ func (r *request) begin(headers micro.Headers) {
 	}
 }
 
-// end ends the request's span. What the caller did wrong is no error of ours.
+// end ends the request's span. A mistake of the caller is no error of the span.
 func (r *request) end(outcome string) {
 	if r.span == nil {
 		return
@@ -52,7 +47,7 @@ func (r *request) end(outcome string) {
 	r.span.End()
 }
 
-// failed reports an outcome that is not what it should be, whatever was asked.
+// failed reports an outcome that is a failure of the service.
 func failed(outcome string) bool {
 	switch outcome {
 	case outcomeOK, outcomeDenied:
@@ -64,71 +59,10 @@ func failed(outcome string) bool {
 	return code == api.CodeDeadlineExceeded || code.Status() >= api.CodeInternal.Status()
 }
 
-// traced is ctx within a span, where there is one.
+// traced returns ctx within a span; span may be nil.
 func traced(ctx context.Context, span trace.Span) context.Context {
 	if span == nil {
 		return ctx
 	}
 	return trace.ContextWithSpan(ctx, span)
 }
-
-// Names of spans.
-const (
-	spanResolve = "bucket resolve" // read the limits that hold
-	spanRead    = "bucket read"
-	spanSync    = "bucket sync"
-	spanCommit  = "bucket commit" // creates included
-	spanGather  = "bucket gather"
-)
-
-// trace starts the span of what is asked of the store for several calls at once;
-// end ends it. It is part of the trace of the first of them that has one, and each
-// of the others is linked to it, both ways.
-func (c *committer) trace(ctx context.Context, name string, calls []*call) (within context.Context, end func(error)) {
-	if c.node.tracer == nil {
-		return ctx, nothing
-	}
-	var links []trace.Link
-	var first trace.Span
-	for _, q := range calls {
-		span := q.request.span
-		if span == nil {
-			continue
-		}
-		if first == nil {
-			first = span
-		}
-		if len(links) < maxLinks {
-			links = append(links, trace.Link{SpanContext: span.SpanContext()})
-		}
-	}
-	if first == nil {
-		return ctx, nothing
-	}
-	within, span := c.node.tracer.Start(trace.ContextWithSpan(ctx, first), name, trace.WithLinks(links...),
-		trace.WithAttributes(attribute.Int("tidegate.operations", len(calls)), attribute.Int("tidegate.shard", c.key.Shard)))
-	for _, q := range calls {
-		if of := q.request.span; of != nil && of != first {
-			of.AddLink(trace.Link{SpanContext: span.SpanContext()})
-		}
-	}
-	return within, func(err error) {
-		var refusal *api.Error
-		if err != nil && !errors.As(err, &refusal) {
-			span.SetStatus(codes.Error, err.Error())
-		}
-		span.End()
-	}
-}
-
-// failure is what is wrong with a write. A condition that failed is not: it brought
-// the truth, and the flight goes on.
-func (a answer) failure() error {
-	if a.outcome == outcomeRefused {
-		return nil
-	}
-	return a.err
-}
-
-// nothing ends a span that is not there.
-func nothing(error) {}

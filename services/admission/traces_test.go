@@ -18,27 +18,26 @@ import (
 	"github.com/tidegate/tidegate/pkg/api"
 	tidegate "github.com/tidegate/tidegate/pkg/client"
 	"github.com/tidegate/tidegate/pkg/client/oteltidegate"
-	"github.com/tidegate/tidegate/pkg/keys"
 )
 
 const tpmOne = `{"entity":"key-1","resource":"gpt-4","consume":{"tpm":1}}`
 
-// recorder keeps the spans of a world: those of its nodes, and of callers.
-type recorder struct {
+// spanRecorder keeps the spans of a world: those of its nodes, and of callers.
+type spanRecorder struct {
 	*tracetest.InMemoryExporter
 	*sdktrace.TracerProvider
 }
 
-func newRecorder(t *testing.T, w *world) recorder {
+func newRecorder(t *testing.T, w *world) spanRecorder {
 	t.Helper()
 	exporter := tracetest.NewInMemoryExporter()
-	r := recorder{exporter, sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))}
+	r := spanRecorder{exporter, sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))}
 	w.traces = r.TracerProvider
 	return r
 }
 
 // of waits until as many spans of a name have ended, and returns them.
-func (r recorder) of(t *testing.T, name string, n int) (spans tracetest.SpanStubs) {
+func (r spanRecorder) of(t *testing.T, name string, n int) (spans tracetest.SpanStubs) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		spans = nil
@@ -217,13 +216,12 @@ func TestTracesCostNothingWhenOff(t *testing.T) {
 	w := tpmWorld(t)
 	n := w.node(t, Tuning{})
 	r := &request{service: n.Service, verb: api.VerbAcquire}
-	c := n.committer(keys.Bucket{Namespace: w.ns, Entity: "key-1", Resource: "gpt-4"})
-	calls := []*call{r.call(operation{}, func(result) {}), r.call(operation{}, func(result) {})}
+	calls := []*call{r.call(operation{}, func(shardResult) {}), r.call(operation{}, func(shardResult) {})}
 	headers := micro.Headers{"traceparent": {"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}}
 	ctx := t.Context()
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		r.begin(headers)
-		within, end := c.trace(ctx, spanCommit, calls)
+		within, end := n.trace(ctx, spanCommit, 0, calls)
 		end(nil)
 		_ = traced(within, r.span)
 		r.end(outcomeOK)

@@ -60,14 +60,15 @@ func build(ctx context.Context, name, line string) (file string, err error) {
 	return file, nil
 }
 
-// repository returns the folder of go.mod, above the package that is tested.
+// repository returns the folder above the tested package that has the program. A go.mod
+// does not tell: some tests are modules of their own.
 func repository() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("find the repository: %w", err)
 	}
 	for {
-		_, err := os.Stat(filepath.Join(dir, "go.mod"))
+		_, err := os.Stat(filepath.Join(dir, "cmd", "tidegate"))
 		switch parent := filepath.Dir(dir); {
 		case err == nil:
 			return dir, nil

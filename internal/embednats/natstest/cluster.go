@@ -10,12 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// StartCluster runs three servers with JetStream, which know each other, until the test
-// ends. Their streams can be made a moment later.
+// StartCluster runs a cluster of three servers with JetStream until the test ends.
+// Streams can be created a moment after it returns.
 func StartCluster(tb testing.TB) []*Server {
 	tb.Helper()
 	var routes []string
-	var held []net.Listener // reserve the ports until their servers start
+	var held []net.Listener // of the ports, which stay reserved until their server starts
 	for range 3 {
 		var free net.ListenConfig
 		l, err := free.Listen(tb.Context(), "tcp", "127.0.0.1:0")

@@ -9,25 +9,26 @@ import (
 	"sync/atomic"
 )
 
-// Cut is the fate of a connection at the commit of a JetStream batch.
+// Cut is the fate of a connection when a batch of JetStream is committed.
 type Cut uint8
 
 // The kinds of cuts.
 const (
 	NoCut    Cut = iota
-	CutFirst     // the connection breaks before the commit: the batch does not arrive whole
-	CutAfter     // the connection breaks after the commit: the batch arrives, its answer does not
+	CutFirst     // it breaks before: the batch does not arrive whole
+	CutAfter     // it breaks after: the batch arrives, its answer does not
 )
 
-// Cuts is a custom dialer for NATS. Its connections sometimes break just before the
-// commit of a JetStream batch, or just after, so that the client gets no answer.
+// Cuts is a custom dialer for NATS. Its connections break from time to time, just
+// before or just after the commit of a JetStream batch, so the client does not learn
+// the result.
 type Cuts struct {
 	mu    sync.Mutex
 	next  func() Cut // called under mu
 	count atomic.Int64
 }
 
-// NewCuts returns a dialer whose connections break at 10 % of the batches, at random.
+// NewCuts returns a dialer whose connections break at a tenth of the batches.
 func NewCuts(random *rand.Rand) *Cuts {
 	return CutsBy(func() Cut {
 		switch random.IntN(20) {
@@ -40,8 +41,8 @@ func NewCuts(random *rand.Rand) *Cuts {
 	})
 }
 
-// CutsBy returns a dialer that calls next for each batch to decide its cut. Calls of
-// next are never concurrent.
+// CutsBy returns a dialer whose connections break as next decides for each batch. Calls
+// of next are not concurrent.
 func CutsBy(next func() Cut) *Cuts { return &Cuts{next: next} }
 
 // Count returns the number of broken connections.

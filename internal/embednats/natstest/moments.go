@@ -13,11 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Moment is a copy of a running server's files, in the state that a loss of power
-// would have left.
+// Moment is a copy of the files of a running server, as a loss of power would have left
+// them.
 type Moment struct{ dir string }
 
-// Moment copies the server's files. The server may be at work.
+// Moment copies the server's files. The server may be running.
 func (s *Server) Moment(tb testing.TB) *Moment {
 	tb.Helper()
 	m := &Moment{dir: tb.TempDir()}
@@ -25,18 +25,18 @@ func (s *Server) Moment(tb testing.TB) *Moment {
 	return m
 }
 
-// Drop removes the copy. The end of the test does so otherwise.
+// Drop removes the copy before the end of the test, which would remove it otherwise.
 func (m *Moment) Drop() { _ = os.RemoveAll(m.dir) } // the test's end tries again
 
-// GoBack stops the server and starts it again with the messages of a stream as they
-// were at a moment, and its consumers as they were at another, nil for as they are.
-// A stream that the moment has not is gone.
+// GoBack restarts the server with the messages of a stream from a moment, and its
+// consumers from another moment, or unchanged if consumers is nil. A stream that the
+// moment does not contain is removed.
 func (s *Server) GoBack(tb testing.TB, stream string, messages, consumers *Moment) {
 	tb.Helper()
 	s.AllGoBack(tb, map[string]*Moment{stream: messages}, consumers)
 }
 
-// AllGoBack is GoBack of several streams, each to a moment of its own.
+// AllGoBack does the same as GoBack for several streams, each with its own moment.
 func (s *Server) AllGoBack(tb testing.TB, messages map[string]*Moment, consumers *Moment) {
 	tb.Helper()
 	s.Stop()
@@ -46,7 +46,7 @@ func (s *Server) AllGoBack(tb testing.TB, messages map[string]*Moment, consumers
 	s.run(tb)
 }
 
-// PutBack is the work of GoBack between stop and start.
+// PutBack does the work of GoBack between the stop and the start.
 func (s *Server) PutBack(tb testing.TB, stream string, messages, consumers *Moment) {
 	tb.Helper()
 	here := filepath.Join(streamsOf(s.options.StoreDir), stream)
@@ -67,11 +67,11 @@ func (s *Server) PutBack(tb testing.TB, stream string, messages, consumers *Mome
 	require.NoError(tb, os.RemoveAll(filepath.Dir(newer)))
 }
 
-// streamsOf returns the folder of the streams of the default account.
+// streamsOf returns the directory of the streams of the only account.
 func streamsOf(dir string) string { return filepath.Join(dir, "jetstream", "$G", "streams") }
 
-// copyTree copies a folder. Files that vanish while it is copied were of no use any
-// more; a folder that is not there has nothing.
+// copyTree copies a folder, which may be missing. It ignores files that vanish during
+// the copy, because the server no longer needs them.
 func copyTree(to, from string) error {
 	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -109,8 +109,8 @@ func copyFile(to, from string) (err error) {
 	return err
 }
 
-// Aside runs a second server on the files of this server, which must be stopped. The
-// second server has another port, so that clients of this server do not find it.
+// Aside runs another server on the files of this server, which must be stopped. The
+// clients of this server cannot find the other.
 func (s *Server) Aside(tb testing.TB, do func(*nats.Conn)) {
 	tb.Helper()
 	o := s.options.Clone()

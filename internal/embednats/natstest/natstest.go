@@ -1,10 +1,10 @@
-// Package natstest starts a real NATS server for a test, with JetStream, on a free
-// port of this machine.
+// Package natstest gives a test its own NATS server: the real server, with JetStream,
+// on a free port of this machine.
 //
 //	s := natstest.Start(t)
 //	nc := s.Connect(t)
-//	s.Stop()     // an outage begins
-//	s.Restart(t) // the outage ends; nc reconnects by itself
+//	s.Stop()     // an outage
+//	s.Restart(t) // the end of the outage; nc reconnects by itself
 package natstest
 
 import (
@@ -18,13 +18,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// patience is for a machine that is busy with other tests. Nothing takes so long
-// that works.
+// patience is the timeout on a machine that is busy with other tests. Every operation
+// that works takes less.
 const patience = time.Minute
 
 // Server is a NATS server of a test.
 type Server struct {
-	*server.Server // the current or last server
+	*server.Server // the current server, or the last
 
 	options *server.Options
 }
@@ -35,8 +35,8 @@ func Start(tb testing.TB) *Server {
 	return StartWith(tb, &server.Options{JetStream: true})
 }
 
-// StartWith is Start with the test's own options, except for the listen address. The
-// server stores its files in StoreDir or, if that is empty, in tb.TempDir.
+// StartWith runs a server with the test's options, except for the address. If StoreDir
+// is empty, the server keeps its files in t.TempDir().
 func StartWith(tb testing.TB, o *server.Options) *Server {
 	tb.Helper()
 	o = o.Clone()
@@ -53,14 +53,14 @@ func StartWith(tb testing.TB, o *server.Options) *Server {
 
 func (s *Server) run(tb testing.TB) {
 	tb.Helper()
-	ns, err := server.NewServer(s.options.Clone()) // the server modifies its options
+	ns, err := server.NewServer(s.options.Clone()) // NewServer writes to its options
 	require.NoError(tb, err)
 	s.Server = ns
 	s.Start()
 	require.True(tb, s.ReadyForConnections(patience), "the NATS server does not accept connections")
 }
 
-// Stop ends the server as a signal would, and returns when its files are at rest.
+// Stop ends the server like a signal, and returns when it no longer writes its files.
 func (s *Server) Stop() {
 	if s.Server == nil { // its options are refused
 		return
@@ -76,8 +76,8 @@ func (s *Server) Restart(tb testing.TB) {
 	s.run(tb)
 }
 
-// Connect is a connection that comes back at once after an outage, and ends with
-// the test.
+// Connect returns a connection that reconnects immediately after an outage. It is
+// closed when the test ends.
 func (s *Server) Connect(tb testing.TB, options ...nats.Option) *nats.Conn {
 	tb.Helper()
 	options = append([]nats.Option{nats.Timeout(patience), nats.MaxReconnects(-1), nats.ReconnectWait(10 * time.Millisecond), nats.ReconnectBufSize(-1)}, options...)
@@ -87,8 +87,7 @@ func (s *Server) Connect(tb testing.TB, options ...nats.Option) *nats.Conn {
 	return nc
 }
 
-// Drained waits until every message of a stream was acknowledged by all of its
-// consumers.
+// Drained waits until all consumers of a stream have acknowledged all of its messages.
 func Drained(tb testing.TB, stream jetstream.Stream) {
 	tb.Helper()
 	require.Eventually(tb, func() bool {

@@ -69,7 +69,7 @@ type step struct {
 	debits  tokenTable // to be written after the record is stored
 }
 
-// decide returns the next step of op on a lease whose record is stored; nil stands for no
+// decide returns the next step of op on a lease, given its record; nil stands for no
 // record. A pending operation whose owner began longer ago than lifetime counts as
 // abandoned: its owner begins no write after that.
 func decide(l *Lease, op Operation, stored *Record, now bucket.Instant, lifetime time.Duration) step {
@@ -87,7 +87,7 @@ func decide(l *Lease, op Operation, stored *Record, now bucket.Instant, lifetime
 	case op.number <= r.Done, r.Closed:
 		return refuse(conflict("the lease was settled in another way already: use the token that the adjust returned"))
 	case op.number > r.Done+1:
-		// The signed token proves that the operation before this one was done.
+		// The signed token proves that the operation before was done.
 		before := r.Pending
 		r.Done, r.Hash, r.Pending, busy = op.number-1, "", nil, false
 		switch {

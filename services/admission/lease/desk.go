@@ -117,7 +117,7 @@ func (d *Desk) Issue(namespaceID string, at bucket.Instant, levels []Level) (tok
 }
 
 // Open returns the settlement of a token's lease by op. The refusal says that the lease is
-// none of the namespace's, that it does not know a limit, or that it has expired.
+// forged or another namespace's, that it does not know a limit, or that it has expired.
 func (d *Desk) Open(ctx context.Context, namespaceID, token string, op Operation) (*Settlement, *api.Error) {
 	l, err := d.keys.open(ctx, token)
 	switch {

@@ -38,7 +38,7 @@ func newKeyring(client *dynamodb.Client, tableName string, clock *store.Clock) *
 	return &keyring{client: client, table: tableName, clock: clock}
 }
 
-// load reads the keys, and makes the first one where there is none.
+// load reads the keys, and makes the first key if there are no keys.
 func (k *keyring) load(ctx context.Context) error {
 	began := k.clock.Mono()
 	stored, err := store.EnsureSigningKeys(ctx, k.client, k.table, table.LeaseKeys, k.clock.Time)

@@ -16,10 +16,10 @@ import (
 type Record struct {
 	_       struct{}   `cbor:",toarray"`
 	Held    tokenTable // whole tokens that the lease may give back
-	Done    uint32     // number of the last operation that is done; 0 for none
+	Done    uint32     // number of the last operation that is done; 0: no operation
 	Hash    string     // of that operation; empty when its record was lost
 	Closed  bool       // released: no adjust may follow
-	Pending *pending   // an operation whose debits are not all written; nil for none
+	Pending *pending   // an operation whose debits are not all written; nil: no such operation
 	Nonce   string     // of the write that stored it
 }
 
@@ -36,7 +36,7 @@ type pending struct {
 // order of the lease's token.
 type tokenTable [][]int64
 
-// maxHeld bounds the tokens a lease holds of one limit, far above what a bucket
+// maxHeld bounds the tokens that a lease holds of a limit, far above what a bucket
 // can have drawn (2^40 tokens of capacity and as much debt), so that they fit int64
 // as millitokens. To hold less than was drawn is always safe.
 const maxHeld = 1 << 42
@@ -111,7 +111,7 @@ func (t tokenTable) amounts(l *Lease, level int) (amounts api.Amounts) {
 	return amounts
 }
 
-// unsettled returns the record of a lease that has none. Only its first operation
+// unsettled returns the record of a lease without a stored record. Only its first operation
 // may give back what the acquire spent: later ones prove that a record was lost.
 func unsettled(l *Lease, op Operation) Record {
 	r := Record{Held: newTokenTable(l)}

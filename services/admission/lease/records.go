@@ -43,9 +43,9 @@ var (
 
 // Records stores the records of leases. It is safe for concurrent use.
 type Records interface {
-	// Read returns the newest record of a lease; its Record is nil if there is none.
+	// Read returns the newest record of a lease; its Record is nil if no record is stored.
 	Read(ctx context.Context, key string) (Version, error)
-	// Write stores a record if its revision is still the expected one, 0 for none. It
+	// Write stores a record if its revision is still the expected revision, 0 for no record. It
 	// returns the new revision, and the epoch that holds after it: only leases of that
 	// epoch get credits. After ErrOvertaken and ErrNotStored the record was not stored;
 	// after any other error the outcome is unknown, and it may be stored yet.
@@ -54,8 +54,8 @@ type Records interface {
 
 // Version is a record as it is stored.
 type Version struct {
-	Record   *Record // nil: there is none
-	Revision uint64  // 0: there is none
+	Record   *Record // nil: no record is stored
+	Revision uint64  // 0: no record is stored
 }
 
 // guardedRecords stores records in a NATS KV bucket. The guard sends the node's writes in

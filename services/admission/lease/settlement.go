@@ -24,7 +24,7 @@ type Caller struct {
 // waiting:
 //
 //	record (KV) ── decide ──▶ store the record ──▶ credits: final, given back by the next write of each shard
-//	                              │                debits: one write for each shard
+//	                              │                debits: a write for each shard
 //	                              └──────────────▶ store the lease's tokens ──▶ reply
 //
 // The rules are DESIGN §22; [decide] is their pure part.
@@ -58,7 +58,7 @@ func (st *Settlement) Run(ctx context.Context, caller Caller, shards Shards) (re
 	return a.reply, a.refusal
 }
 
-// Overdue returns the answer to a caller whose time is up while Run goes on.
+// Overdue returns the answer to a caller that stops waiting while Run goes on.
 func (st *Settlement) Overdue() (reply any, refusal *api.Error) {
 	var a answer
 	switch {

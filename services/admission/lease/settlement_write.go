@@ -11,7 +11,7 @@ import (
 // Shards writes to the bucket shards that a lease was spent from, for a single
 // settlement.
 type Shards interface {
-	// Debit writes debits, one write for each shard. No write begins later than the
+	// Debit writes debits, a write for each shard. No write begins later than the
 	// monotonic time until. It returns when all writes have ended, with an outcome for
 	// each entry.
 	Debit(debits []Amounts, until time.Duration) []Outcome
@@ -32,7 +32,7 @@ type Amounts struct {
 }
 
 // Outcome is the outcome of the debits of a level. If neither Late, InDebt nor Refusal is
-// set, the debits of the limits in Written were applied, and those of other limits were
+// set, the debits of the limits in Written were applied, and debits of other limits were
 // dropped, because the limits are gone.
 type Outcome struct {
 	Late    bool       // the time was up, and the debits were not written
@@ -41,7 +41,7 @@ type Outcome struct {
 	Written []string   // names of limits
 }
 
-// byLevel lists the amounts of a table, without levels whose amounts are all 0.
+// byLevel lists the amounts of a table, without levels that have only zeros.
 func byLevel(l *Lease, t tokenTable) (list []Amounts) {
 	for i := range l.Levels {
 		if amounts := t.amounts(l, i); len(amounts) > 0 {
@@ -63,7 +63,7 @@ func (st *Settlement) spend(ctx context.Context, version Version, debits tokenTa
 	case errors.Is(err, ErrOvertaken):
 		return conflict("another settlement of the lease overtook this one: what it spent stays spent")
 	case err != nil:
-		// The next operation's token says that this one was done.
+		// The next operation's token says that this operation was done.
 		d.log.WarnContext(ctx, "a settlement's record is not up to date: its debits cannot be given back", "error", err)
 	default:
 		d.recent.Add(st.recordKey(), Version{&after, revision})
@@ -74,10 +74,10 @@ func (st *Settlement) spend(ctx context.Context, version Version, debits tokenTa
 	return refusal
 }
 
-// write writes debits, one write for each shard, none of which begins later than until.
-// It returns the debits that were certainly applied, and those that are left because
+// write writes debits, a write for each shard. No write begins later than until.
+// It returns the debits that were certainly applied, and the debits that are left because
 // their write failed, or because its outcome is unknown. Debits of limits that are gone
-// are neither. The refusal says why debits are left; nil if none is.
+// are neither. The refusal says why debits are left; nil if all are written.
 func (st *Settlement) write(debits tokenTable, until time.Duration) (written, left tokenTable, refusal *api.Error) {
 	list := byLevel(st.Lease, debits)
 	written, left = newTokenTable(st.Lease), newTokenTable(st.Lease)

@@ -10,23 +10,23 @@ import (
 // 32 KB until the garbage collector finds it unused.
 const maxIdle = 512
 
-// crew runs work on goroutines that it keeps for later work. A goroutine begins
-// with a small stack, and to grow it to what a call of the AWS SDK needs takes
-// longer than all else a node does for an acquire.
+// workerPool runs work on goroutines that it keeps for later work. A goroutine begins with
+// a small stack. To grow it to the size that a call of the AWS SDK needs takes longer than
+// the rest of a node's work for an acquire.
 //
 // Work that panics ends its worker, and Wait panics in its stead.
-type crew struct {
+type workerPool struct {
 	work    sync.WaitGroup // given and not yet done
 	workers conc.WaitGroup
 
 	mu   sync.Mutex
-	idle []chan func() // guarded by mu: workers that wait, the one that worked last at the end
-	over bool          // guarded by mu: nobody waits any more
+	idle []chan func() // guarded by mu: workers that wait, the last to have worked at the end
+	over bool          // guarded by mu: no worker waits any more
 }
 
-// Go runs f beside the caller and never blocks. Work may give more work; nobody
-// else may once Wait was called.
-func (c *crew) Go(f func()) {
+// Go runs f in the background and never blocks. Work may give more work; other callers
+// may not once Wait was called.
+func (c *workerPool) Go(f func()) {
 	c.work.Add(1)
 	if w := c.takeIdle(); w != nil {
 		w <- f
@@ -37,7 +37,7 @@ func (c *crew) Go(f func()) {
 	c.workers.Go(func() { c.run(w) })
 }
 
-func (c *crew) takeIdle() chan func() {
+func (c *workerPool) takeIdle() chan func() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	last := len(c.idle) - 1
@@ -49,7 +49,7 @@ func (c *crew) takeIdle() chan func() {
 	return w
 }
 
-func (c *crew) run(w chan func()) {
+func (c *workerPool) run(w chan func()) {
 	for f := range w {
 		c.do(f)
 		if !c.wait(w) {
@@ -58,13 +58,13 @@ func (c *crew) run(w chan func()) {
 	}
 }
 
-func (c *crew) do(f func()) {
+func (c *workerPool) do(f func()) {
 	defer c.work.Done()
 	f()
 }
 
 // wait takes a worker among the idle ones, if there is use for it.
-func (c *crew) wait(w chan func()) bool {
+func (c *workerPool) wait(w chan func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.over || len(c.idle) >= maxIdle {
@@ -75,7 +75,7 @@ func (c *crew) wait(w chan func()) bool {
 }
 
 // Wait returns when all work is done and all workers are gone.
-func (c *crew) Wait() {
+func (c *workerPool) Wait() {
 	c.work.Wait()
 	c.mu.Lock()
 	c.over = true

@@ -96,7 +96,7 @@ func (h *heated) underHeat(t *testing.T, w *world, nodes []*node, enough func() 
 	h.hot.Store(false)
 	spending.Wait()
 	for _, n := range nodes {
-		n.flightsOver(t)
+		n.atRest(t)
 	}
 }
 
@@ -114,7 +114,7 @@ func TestNodesThatDoubleAtOnceMakeOneStep(t *testing.T) {
 		h.underHeat(t, w, nodes, func() bool { return len(w.tree(t, "e")) >= count && h.throttled.Load() > int64(10*count) })
 		require.Len(t, w.tree(t, "e"), count, "one step")
 		for _, n := range nodes { // they take note of it
-			n.committer(w.bucketKey("e")).relieved.Store(&relief{wanted: count, at: n.clock.Mono()})
+			n.router.member(w.bucketKey("e")).bucket().relieved.Store(&relief{wanted: count, at: n.clock.Mono()})
 		}
 	}
 	require.InDelta(t, 600_000-(3+9)*1000, w.leftOf(t, "e", "rpm"), 100)
@@ -227,9 +227,9 @@ func TestANodeThatKnowsNothingFindsAnotherShardWhileTheFirstIsThrottled(t *testi
 			w := shardedWorld(t, 100, 2)
 			n := w.node(t, Tuning{})
 			n.faults.Match(throttledShard(0, reasons...))
-			c := n.committer(w.bucketKey("e"))
-			c.shardsThen.Store(2) // its home is shard 1
-			c.lastShard.Store(1)
+			b := n.router.member(w.bucketKey("e")).bucket()
+			b.shardsThen.Store(2) // its home is shard 1
+			b.lastShard.Store(1)
 			reply := acquire(t, w.nats.Connect(t), rpmOf("e", 1))
 			require.True(t, reply.Allowed)
 			require.EqualValues(t, 99, reply.Limits[0].Available)
@@ -242,8 +242,8 @@ func TestAThrottledShardIsLeftAloneWhileOthersServe(t *testing.T) {
 	w, m := ratedWorld(t, 1000, 10, 4)
 	n := w.node(t, Tuning{})
 	require.True(t, admits(t, n.spend(w, "e", 1)))
-	c := n.committer(w.bucketKey("e"))
-	last := int(c.lastShard.Load())
+	b := n.router.member(w.bucketKey("e")).bucket()
+	last := int(b.lastShard.Load())
 	throttles := atomic.Int64{}
 	hot := throttledShard(last, fault.Reason{Reason: fault.TableWriteKeyRange, Resource: "table/tidegate"})
 	n.faults.Match(func(operation string, body []byte) fault.Fault {
@@ -256,10 +256,10 @@ func TestAThrottledShardIsLeftAloneWhileOthersServe(t *testing.T) {
 	for range 20 {
 		m.pass(coolTime / 10)
 		require.True(t, admits(t, n.spend(w, "e", 1)))
-		require.NotEqual(t, last, int(c.lastShard.Load()))
+		require.NotEqual(t, last, int(b.lastShard.Load()))
 	}
 	require.LessOrEqual(t, throttles.Load(), int64(3), "it is not asked again before it may have cooled")
-	n.flightsOver(t)
+	n.atRest(t)
 	require.Len(t, w.tree(t, "e"), 4, "more of them would not help while others rest")
 }
 
@@ -273,17 +273,17 @@ func TestAShardThatIsWrittenTooFastIsLeft(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w, m := ratedWorld(t, 1000, 10, 4)
 			n := w.node(t, Tuning{})
-			c := n.committer(w.bucketKey("e"))
+			b := n.router.member(w.bucketKey("e")).bucket()
 			spend := func() int {
 				require.True(t, admits(t, n.spend(w, "e", 1)))
-				return int(c.lastShard.Load())
+				return int(b.lastShard.Load())
 			}
 			first := spend()
 			for range 2 {
 				m.pass(paceTime)
-				b := w.tree(t, "e").Find(first)
+				seen := w.tree(t, "e").Find(first)
 				others := table.Commit{
-					Key: b.Key, Guarded: true, Level: b.Level, Fingerprint: b.Fingerprint,
+					Key: seen.Key, Guarded: true, Level: seen.Level, Fingerprint: seen.Fingerprint,
 					WriteUnits: tt.perSecond * int64(paceTime) / int64(time.Second), Nonce: "others.1",
 				}
 				_, err := w.client.UpdateItem(t.Context(), others.Input(w.table))

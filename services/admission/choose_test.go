@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/shards"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 )
@@ -26,6 +27,11 @@ func dividedInto(balances ...int64) shards.Tree {
 	return tree
 }
 
+// testBucket is a bucket of which a node knows nothing.
+func testBucket(boot string) *bucketState {
+	return &bucketState{router: &router{env: &env{nonces: &nonces{boot: boot}, clock: store.NewClock(new(manual).clock(0))}}}
+}
+
 // A share is 25 tokens, and an eighth of it 3.1.
 func TestAShardIsLeftForAFullerOne(t *testing.T) {
 	settings := testSettings(perMinute("rpm", 100))
@@ -42,10 +48,10 @@ func TestAShardIsLeftForAFullerOne(t *testing.T) {
 		"all short":             {dividedInto(3000, 1000, 1500, 500), 3, -1, 4},
 		"none that has it left": {dividedInto(-1, -1, -1, -1), 1, -1, 0},
 	} {
-		c := &committer{node: &Service{boot: "node"}}
-		c.lastShard.Store(int32(tt.last))
-		c.shardsThen.Store(4)
-		choice, _ := c.choose(testNow, tt.tree, settings, api.Amounts{{Name: "rpm", Tokens: tt.cost}})
+		b := testBucket("node")
+		b.lastShard.Store(int32(tt.last))
+		b.shardsThen.Store(4)
+		choice, _ := b.choose(testNow, tt.tree, settings, api.Amounts{{Name: "rpm", Tokens: tt.cost}})
 		require.Equal(t, tt.choice, choice, name)
 	}
 }
@@ -55,9 +61,9 @@ func TestNodesSpreadOverNewShards(t *testing.T) {
 	settings := testSettings(perMinute("rpm", 100))
 	chosen := map[int]bool{}
 	for _, boot := range []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"} {
-		c := &committer{node: &Service{boot: boot}}
-		c.shardsThen.Store(2)
-		choice, _ := c.choose(testNow, dividedInto(20_000, 20_000, 20_000, 20_000), settings, api.Amounts{{Name: "rpm", Tokens: 1}})
+		b := testBucket(boot)
+		b.shardsThen.Store(2)
+		choice, _ := b.choose(testNow, dividedInto(20_000, 20_000, 20_000, 20_000), settings, api.Amounts{{Name: "rpm", Tokens: 1}})
 		chosen[choice] = true
 	}
 	require.Len(t, chosen, 4)

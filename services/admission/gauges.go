@@ -1,0 +1,33 @@
+package admission
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// gauges registers the metrics that are computed on demand.
+func (s *Service) gauges(reg prometheus.Registerer) error {
+	for _, g := range []struct {
+		name, help string
+		value      func() float64
+	}{
+		{"tidegate_admission_pending_requests", "Requests that wait for their answer.", func() float64 { return float64(s.pending.Load()) }},
+		{"tidegate_admission_pending_limit", "Requests that may wait; more are shed.", func() float64 { return float64(s.tuning.Queue) }},
+		{"tidegate_admission_remembered_buckets", "Bucket states in memory.", func() float64 { return float64(s.router.remembered()) }},
+		{
+			"tidegate_admission_clock_correction_seconds", "How far this node's clock is known to be ahead of the store's; beyond 2 s it stops writing.",
+			func() float64 { return s.clock.Correction().Seconds() },
+		},
+		{
+			"tidegate_admission_feed_followed", "1 while this node follows the change feed; at 0 it notices within a minute what another writer changes.",
+			func() float64 {
+				if s.following.Load() {
+					return 1
+				}
+				return 0
+			},
+		},
+	} {
+		if err := reg.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: g.name, Help: g.help}, g.value)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

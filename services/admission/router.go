@@ -1,0 +1,98 @@
+package admission
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/tidegate/tidegate/internal/shards"
+	"github.com/tidegate/tidegate/internal/store"
+	"github.com/tidegate/tidegate/pkg/bucket"
+	"github.com/tidegate/tidegate/pkg/keys"
+)
+
+// formTree is a read of all shards of a bucket, as metrics name it.
+const formTree = "read shards"
+
+// maxTimeout bounds the work on the shards of a bucket that no call waits for.
+const maxTimeout = time.Minute
+
+// router finds the writers that an operation needs: for an acquire the cascade levels, and
+// for a bucket its shards. Only the router knows that buckets have
+// several shards and entities have ancestors.
+type router struct {
+	env     *env
+	shards  *shards.Store
+	publish func(subject string, data []byte) error // of load reports
+	loads   loads
+
+	mu      sync.Mutex
+	members *simplelru.LRU[keys.Bucket, *member] // guarded by mu
+}
+
+// newRouter makes a router that remembers a number of shards, least recently used
+// dropped first.
+func newRouter(e *env, s *shards.Store, remember int, publish func(string, []byte) error) (*router, error) {
+	members, err := simplelru.NewLRU[keys.Bucket, *member](remember, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &router{env: e, shards: s, publish: publish, members: members}, nil
+}
+
+// member returns a shard, a new member where it is not remembered.
+func (r *router) member(key keys.Bucket) *member {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if m, ok := r.members.Get(key); ok {
+		return m
+	}
+	// The names are part of a request's body, which must not live as long.
+	key.Entity, key.Resource = strings.Clone(key.Entity), strings.Clone(key.Resource)
+	m := &member{router: r}
+	m.writer.init(r.env, key, m)
+	r.members.Add(key, m)
+	return m
+}
+
+// memberOf returns a shard of a bucket whose requests bring its limits, if given is not
+// empty.
+func (r *router) memberOf(key keys.Bucket, given []bucket.Limit) *member {
+	m := r.member(key)
+	if len(given) > 0 {
+		m.writer.settings.give(given)
+	}
+	return m
+}
+
+// remembered returns how many shards are remembered.
+func (r *router) remembered() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.members.Len()
+}
+
+// snapshotOf returns the last snapshot of a shard, nil where the shard is not remembered.
+func (r *router) snapshotOf(key keys.Bucket) *snapshot {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if m, ok := r.members.Peek(key); ok {
+		return m.writer.known.seen.Load()
+	}
+	return nil
+}
+
+// readTree reads a whole bucket. A throttled read is repeated until ctx ends.
+func (r *router) readTree(ctx context.Context, key keys.Bucket, hint int) (shards.Tree, error) {
+	for n := 0; ; n++ {
+		asked := r.env.clock.Mono()
+		tree, err := r.shards.Read(ctx, key, hint)
+		r.env.metrics.storeCall(formTree, r.env.clock.Mono()-asked, err)
+		if err == nil || !isThrottle(err) || store.Pause(ctx, n) != nil {
+			return tree, err
+		}
+	}
+}
