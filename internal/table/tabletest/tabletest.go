@@ -102,8 +102,8 @@ func (b *Bench) Before(operation string, do func()) {
 	b.before[operation] = do
 }
 
-// EndAt returns a context whose deadline passes the duration while after the nth
-// request of an operation arrives, so that a test need not guess the duration of the
+// EndAt returns a context that ends, as by a deadline, the duration while after the
+// nth request of an operation arrives. So a test need not guess the duration of the
 // other requests. It uses Before.
 func (b *Bench) EndAt(ctx context.Context, operation string, n int, while time.Duration) context.Context {
 	e := &ending{Context: ctx, over: make(chan struct{})}
