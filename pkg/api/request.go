@@ -394,7 +394,7 @@ func (d *decoding) asError(payload []byte, err error) error {
 	if syntax, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		where := path(syntax.JSONPointer)
 		if errors.Is(err, jsontext.ErrDuplicateName) {
-			return Errorf(CodeMalformedJSON, where, "stands twice in its object")
+			return Errorf(CodeMalformedJSON, where, "occurs twice in its object")
 		}
 		return Errorf(CodeMalformedJSON, where, "at byte %d: %v", syntax.ByteOffset, syntax.Err)
 	}
