@@ -11,3 +11,6 @@ func LanesOf(self string, living []string) map[int]bool { return lanesOf(self, l
 
 // Defaults are the tuning of a member that asks for none.
 func Defaults() Tuning { return Tuning{}.withDefaults() }
+
+// KeysOf lists the keys of a bucket of members.
+var KeysOf = keysOf

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/feed"
@@ -92,4 +93,29 @@ func TestAMemberThatIsStoppedWhileItJoinsLeaves(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []string{"other"}, living)
 	}
+}
+
+// silent is a bucket whose watchers tell nothing: nats.go forgets to close a watcher whose
+// connection was closed at the wrong moment.
+type silent struct {
+	jetstream.KeyValue
+	updates chan jetstream.KeyValueEntry
+}
+
+func (s silent) WatchAll(context.Context, ...jetstream.WatchOpt) (jetstream.KeyWatcher, error) {
+	return s, nil
+}
+func (s silent) Updates() <-chan jetstream.KeyValueEntry { return s.updates }
+func (silent) Stop() error                               { return nats.ErrConnectionClosed }
+
+// A heartbeat ends with its context, whatever becomes of the connection.
+func TestAListOfMembersEndsWithItsContext(t *testing.T) {
+	s := silent{updates: make(chan jetstream.KeyValueEntry)}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	_, err := feed.KeysOf(ctx, s)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	close(s.updates)
+	_, err = feed.KeysOf(t.Context(), s)
+	require.ErrorIs(t, err, nats.ErrConnectionClosed)
 }

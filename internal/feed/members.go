@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"slices"
 	"strconv"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/tidegate/tidegate/pkg/events"
@@ -76,11 +78,35 @@ func (m *Members) Beat(ctx context.Context) (living []string, err error) {
 	if _, err := m.kv.PutString(ctx, m.self, ""); err != nil {
 		return nil, fmt.Errorf("send the heartbeat of %s: %w", m.self, err)
 	}
-	living, err = m.kv.Keys(ctx)
-	if err != nil && !errors.Is(err, jetstream.ErrNoKeysFound) {
+	if living, err = keysOf(ctx, m.kv); err != nil {
 		return nil, fmt.Errorf("list the running members: %w", err)
 	}
 	return living, nil
+}
+
+// keysOf returns the keys of a bucket. KeyValue.Keys of nats.go does not return if the
+// connection is closed while it waits, whatever becomes of its context.
+func keysOf(ctx context.Context, kv jetstream.KeyValue) (found []string, err error) {
+	watcher, err := kv.WatchAll(ctx, jetstream.IgnoreDeletes(), jetstream.MetaOnly())
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = watcher.Stop() }() // it fails if the connection is closed
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case entry, open := <-watcher.Updates():
+			switch {
+			case !open:
+				return nil, nats.ErrConnectionClosed
+			case entry == nil: // the end of the list
+				slices.Sort(found)
+				return slices.Compact(found), nil
+			}
+			found = append(found, entry.Key())
+		}
+	}
 }
 
 // Leave removes the member from its group, so that the others take its work over at

@@ -97,6 +97,7 @@ func (d *decoding) value(dec *jsontext.Decoder, into any) error {
 		return d.limits(dec, v.Addr().Interface().(*[]Limit))
 	case reflect.Map:
 		return d.metadata(dec, v.Addr().Interface().(*map[string]string))
+	default: // the library's own decoder
 	}
 	return errors.ErrUnsupported
 }
@@ -119,6 +120,7 @@ func (d *decoding) kind(dec *jsontext.Decoder, k reflect.Kind) error {
 		want, is = "a number", next == '0'
 	case reflect.Bool:
 		want, is = "a boolean", next == 't' || next == 'f'
+	default: // requests have no other kinds
 	}
 	if is {
 		return nil
@@ -149,8 +151,9 @@ func kindName(k jsontext.Kind) string {
 		return "a number"
 	case 'n':
 		return "null"
+	default:
+		return "a boolean"
 	}
-	return "a boolean"
 }
 
 // str reads a string.
@@ -314,7 +317,7 @@ func (d *decoding) asError(payload []byte, err error) error {
 	if syntax, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		where := path(syntax.JSONPointer)
 		if errors.Is(err, jsontext.ErrDuplicateName) {
-			return Errorf(CodeMalformedJSON, where, "stands twice in its object")
+			return Errorf(CodeMalformedJSON, where, "occurs twice in its object")
 		}
 		return Errorf(CodeMalformedJSON, where, "at byte %d: %v", syntax.ByteOffset, syntax.Err)
 	}

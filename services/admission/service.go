@@ -24,8 +24,8 @@ import (
 	"github.com/tidegate/tidegate/services/admission/lease"
 )
 
-// Config is what an admission node needs. Zero values of the sizes and times
-// mean the defaults.
+// Config configures an admission node. Zero values of the sizes and times mean the
+// defaults.
 type Config struct {
 	NATS     *nats.Conn // the service's own: it is drained and closed when Run ends
 	DynamoDB aws.Config // its clients set Clock: see store.Clocked
@@ -36,7 +36,7 @@ type Config struct {
 	Version  string // semantic, as NATS micro wants it
 	Tuning   Tuning
 	Control  Control // nil: the node serves no admin verbs
-	// Traces makes spans of requests and of what is asked of the store for them;
+	// Traces makes spans of requests and of their calls to the store;
 	// nil: there are no spans, and it costs nothing.
 	Traces trace.TracerProvider
 }
@@ -166,9 +166,9 @@ func New(cfg Config) (*Service, error) {
 // Ready is closed once the node answers requests.
 func (s *Service) Ready() <-chan struct{} { return s.ready }
 
-// Run serves until ctx ends, then stops in order: it takes no more requests,
-// answers those it has (for DrainTimeout at most), flushes the answers and
-// closes the connection. It returns when all it started has ended.
+// Run serves until ctx ends, then stops in order: it takes no more requests, answers the
+// pending requests (for DrainTimeout at most), flushes the answers and closes the
+// connection. It returns when all its goroutines have ended.
 func (s *Service) Run(ctx context.Context) error {
 	defer s.abortWork()
 	defer s.nats.Close()
@@ -202,8 +202,8 @@ func (s *Service) Run(ctx context.Context) error {
 	return errors.Join(err, s.drain(l, func() int { return f.subscriptions() + s.leases.Subscriptions() }))
 }
 
-// prepare brings what requests rely on: the table, the clock's first bound, the
-// signing keys and the lease records.
+// prepare checks the table and opens the leases. Its first read of the table gives the
+// clock its first bound.
 func (s *Service) prepare(ctx context.Context) error {
 	if s.control != nil {
 		if err := s.control.Check(ctx); err != nil {
@@ -221,9 +221,9 @@ func (s *Service) prepare(ctx context.Context) error {
 	return nil
 }
 
-// drain ends the node without losing an answer. It hears of changed configuration
-// to the end, from subscriptions of its own: more tells how many. The lease records'
-// guard writes what requests under way need, and stops after them.
+// drain ends the node without losing an answer. The node hears of changed configuration to
+// the end, from subscriptions of its own: more returns their number. The guard of the lease
+// records serves pending settlements, and stops after them.
 func (s *Service) drain(l *listener, more func() int) error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.tuning.DrainTimeout)
 	defer cancel()

@@ -49,7 +49,7 @@ func (t *task) submit() bool {
 func (t *task) prepare(res shardResult) { t.client.prepare(result{shardResult: res}) }
 
 // finish implements caller. A bucket that turned out to have several shards needs a
-// multi-shard spend; a settlement whose shard is gone goes on at the parent shard.
+// multi-shard spend. A settlement goes on at the parent shard if its shard is gone.
 func (t *task) finish(q *call, res shardResult) {
 	switch {
 	case res.verdict == verdictDivided:
@@ -134,7 +134,7 @@ type refundsOf struct{ *member }
 // prepare implements caller: refunds have nothing to prepare.
 func (refundsOf) prepare(shardResult) {}
 
-// finish implements caller. A sum whose shard is gone goes on at the parent shard.
+// finish implements caller. A sum goes on at the parent shard if its shard is gone.
 func (r refundsOf) finish(q *call, res shardResult) {
 	if res.verdict == verdictMoved {
 		parent, next := r.parent(), q.again()
