@@ -12,6 +12,28 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
+// member is a field of a request, as its struct tags describe it.
+type member struct {
+	name     string // on the wire
+	rule     rule
+	required bool
+	index    []int
+}
+
+// members returns the fields of a request's struct, including fields of embedded structs.
+func members(t reflect.Type) []member {
+	var all []member
+	for _, f := range reflect.VisibleFields(t) {
+		tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if tag == "" {
+			continue // an embedded struct
+		}
+		name, option, _ := strings.Cut(f.Tag.Get("rule"), ",")
+		all = append(all, member{name: tag, rule: ruleOf(name), required: option == "required", index: f.Index})
+	}
+	return all
+}
+
 // DecodeRequest reads the request Q of an admin verb. It is strict: it fails with an *Error
 // unless the payload is a single object with the fields of Q alone, each at most once, of its
 // type and within its rule, and the request is valid in itself. Checks that need a service's

@@ -1,10 +1,6 @@
 package api
 
-import (
-	"math"
-	"reflect"
-	"strings"
-)
+import "math"
 
 // rule says which values a field of an admin request takes. A field names its rule in the
 // struct tag `rule`; ",required" after the name refuses a request without the field.
@@ -58,26 +54,4 @@ func ruleOf(name string) rule {
 		return number(CodeInvalidLimit, 1, MaxPeriodSeconds)
 	}
 	return rule{}
-}
-
-// member is a field of a request, as its struct tags describe it.
-type member struct {
-	name     string // on the wire
-	rule     rule
-	required bool
-	index    []int
-}
-
-// members returns the fields of a request's struct, including fields of embedded structs.
-func members(t reflect.Type) []member {
-	var all []member
-	for _, f := range reflect.VisibleFields(t) {
-		tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if tag == "" {
-			continue // an embedded struct
-		}
-		name, option, _ := strings.Cut(f.Tag.Get("rule"), ",")
-		all = append(all, member{name: tag, rule: ruleOf(name), required: option == "required", index: f.Index})
-	}
-	return all
 }
