@@ -111,7 +111,7 @@ func (w *watch) remember(ctx context.Context) error {
 	if err != nil || !isNew {
 		return err
 	}
-	w.house.term, w.house.seen = w.survey.term, nil
+	w.house.term, w.house.since, w.house.seen = w.survey.term, w.relay.cfg.Now(), nil
 	clear(w.house.purged)
 	return nil
 }
