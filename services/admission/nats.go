@@ -12,6 +12,7 @@ import (
 	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
+	"github.com/tidegate/tidegate/services/admission/live"
 )
 
 const (
@@ -51,7 +52,7 @@ func (s *Service) listen() (*listener, error) {
 		Version:      s.version,
 		Description:  "Tidegate admission: may this be spent?",
 		QueueGroup:   api.QueueGroup,
-		StatsHandler: func(*micro.Endpoint) any { return s.ofItself() },
+		StatsHandler: func(*micro.Endpoint) any { return s.serviceStatus() },
 		ErrorHandler: func(_ micro.Service, e *micro.NATSError) {
 			s.log.Error("NATS reports an error", "subject", e.Subject, "error", e.Description)
 		},
@@ -71,6 +72,14 @@ func (s *Service) listen() (*listener, error) {
 		return nil, fmt.Errorf("admission: announce the service: %w", err)
 	}
 	return l, nil
+}
+
+// serviceStatus returns the node's status for the list of services.
+func (s *Service) serviceStatus() api.ServiceStatus {
+	if !s.follower.Following() {
+		return api.ServiceStatus{Warning: "the change feed is not followed"}
+	}
+	return api.ServiceStatus{}
 }
 
 // stop takes no more requests and returns when all received requests are handed over.
@@ -248,13 +257,13 @@ func (l *listener) configChanged(m *nats.Msg) {
 	target, err := api.DecodeConfigChange(m.Data)
 	if err != nil {
 		l.log.Warn("a configuration change cannot be read: everything is resolved again", "error", err)
-		l.news.hearAll()
+		l.memory.invalidations.AllChanged()
 		return
 	}
 	if !known {
 		id = "" // its buckets may be in memory all the same: any namespace's are marked
 	}
-	l.news.hear(place{id, target.Entity, target.Resource})
+	l.memory.Changed(live.Place{Namespace: id, Entity: target.Entity, Resource: target.Resource})
 }
 
 // namespaceChanged makes the next request in a namespace look it up again.
@@ -264,5 +273,5 @@ func (l *listener) namespaceChanged(m *nats.Msg) {
 		l.log.Warn("a change of a namespace cannot be read: it is noticed within a minute", "error", err)
 		return
 	}
-	l.namespaces.Changed(change.Name)
+	l.memory.NamespaceChanged(change.Name)
 }

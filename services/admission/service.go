@@ -22,6 +22,7 @@ import (
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/events"
 	"github.com/tidegate/tidegate/services/admission/lease"
+	"github.com/tidegate/tidegate/services/admission/live"
 )
 
 // Config configures an admission node. Zero values of the sizes and times mean the
@@ -82,7 +83,7 @@ func (t Tuning) withDefaults() Tuning {
 	t.DrainTimeout = positive(t.DrainTimeout, 10*time.Second)
 	t.LeaseReplicas = positive(t.LeaseReplicas, 1)
 	t.LoadEvery = positive(t.LoadEvery, events.LoadEvery*time.Millisecond)
-	t.FeedHeartbeat = max(positive(t.FeedHeartbeat, time.Second), minHeartbeat)
+	t.FeedHeartbeat = max(positive(t.FeedHeartbeat, time.Second), live.MinHeartbeat)
 	return t
 }
 
@@ -108,10 +109,10 @@ type Service struct {
 	tuning     Tuning
 	pending    atomic.Int64   // requests not yet answered
 	requests   sync.WaitGroup // the same, to wait for
-	news       news           // of configuration
 	abortWork  context.CancelFunc
 	ready      chan struct{}
-	following  atomic.Bool // the change feed
+	memory     *memorySink    // changes of configuration go here
+	follower   *live.Follower // of the change feed
 }
 
 // New makes a node. It does nothing until Run.
@@ -140,7 +141,8 @@ func New(cfg Config) (*Service, error) {
 		control:    cfg.Control,
 		ready:      make(chan struct{}),
 	}
-	settings, err := newSettingsSource(config.NewLimitStore(truth.client, cfg.Table, nil), &s.news) // it is only read
+	s.memory = &memorySink{invalidations: new(live.Invalidations), namespaces: namespaces, renewals: m.renewals}
+	settings, err := newSettingsSource(config.NewLimitStore(truth.client, cfg.Table, nil), s.memory.invalidations) // it is only read
 	if err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
 	}
@@ -149,6 +151,7 @@ func New(cfg Config) (*Service, error) {
 		log:   process.LogRequestIDs(cfg.Log),
 		batch: tuning.Batch, share: tuning.Queue / bucketShare, unsettled: new(atomic.Int64),
 	}
+	s.follower = live.NewFollower(live.Config{NATS: s.nats, Log: s.log, Heartbeat: tuning.FeedHeartbeat, Sink: s.memory})
 	s.abort, s.abortWork = context.WithCancel(context.Background())
 	if cfg.Traces != nil {
 		s.tracer = cfg.Traces.Tracer(scope)
@@ -175,10 +178,9 @@ func (s *Service) Run(ctx context.Context) error {
 	if err := s.prepare(ctx); err != nil {
 		return err
 	}
-	f, err := newFollower(s)
-	if err != nil {
+	if err := s.follower.Open(); err != nil {
 		s.leases.Stop()
-		return err
+		return fmt.Errorf("admission: %w", err)
 	}
 	l, err := s.listen()
 	if err != nil {
@@ -189,7 +191,7 @@ func (s *Service) Run(ctx context.Context) error {
 	defer stopFollowing()
 	s.pool.Go(func() { s.leases.Follow(following) })
 	followed := make(chan struct{})
-	go func() { defer close(followed); f.run(following) }()
+	go func() { defer close(followed); s.follower.Run(following) }()
 	s.pool.Go(func() { s.router.reportLoads(following, s.tuning.LoadEvery) })
 	close(s.ready)
 	select {
@@ -199,7 +201,7 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	stopFollowing()
 	<-followed
-	return errors.Join(err, s.drain(l, func() int { return f.subscriptions() + s.leases.Subscriptions() }))
+	return errors.Join(err, s.drain(l, func() int { return s.follower.Subscriptions() + s.leases.Subscriptions() }))
 }
 
 // prepare checks the table and opens the leases. Its first read of the table gives the
