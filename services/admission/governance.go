@@ -46,7 +46,7 @@ type governance struct {
 	outdated atomic.Bool                     // the settings are known to have changed
 	doubted  atomic.Bool                     // the settings may have changed
 	checked  atomic.Uint64                   // how many invalidations were taken into account
-	// given are the limits of a bucket whose requests bring their own.
+	// given holds the limits that the requests of an override bucket bring.
 	given atomic.Pointer[[]bucket.Limit]
 
 	// owned by the flight

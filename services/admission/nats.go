@@ -34,7 +34,7 @@ type listener struct {
 	*Service
 	micro   micro.Service
 	changes *nats.Subscription
-	others  int // how many subscriptions the connection had without the service
+	others  int // number of subscriptions of the connection without the service
 	failed  chan struct{}
 }
 
@@ -83,8 +83,8 @@ func (s *Service) serviceStatus() api.ServiceStatus {
 }
 
 // stop takes no more requests and returns when all received requests are handed over.
-// more returns how many subscriptions the node has made since the start. stop fails with
-// errAway if there is no server: then no more requests can come.
+// more returns the number of subscriptions that the node has made since the start. stop
+// fails with errAway if there is no server: then no more requests can come.
 func (l *listener) stop(ctx context.Context, more func() int) error {
 	if l.nats.IsClosed() {
 		return nil
@@ -189,7 +189,7 @@ func (l *listener) dispatch(r *request, subject string) {
 	})
 }
 
-// nowhere answers a request whose namespace could not be looked up. A valid acquire is
+// nowhere answers a request after the look-up of its namespace failed. A valid acquire is
 // answered by its own unavailable policy: stored policies are unknown.
 func (l *listener) nowhere(r *request, refusal *api.Error) {
 	override := r.verb == api.VerbAcquireOverride
@@ -245,8 +245,8 @@ func (s *Service) administer(ctx context.Context, r *request) {
 	r.respond(reply)
 }
 
-// configChanged marks the settings that a change of configuration may concern, rather too
-// many than too few: to resolve settings again is cheap.
+// configChanged invalidates the settings that a change of configuration may concern. If in
+// doubt it invalidates more: to resolve settings again is cheap.
 func (l *listener) configChanged(m *nats.Msg) {
 	name, _ := api.ParseConfigSubject(m.Subject)
 	if name == api.OperatorNamespace {
@@ -261,7 +261,7 @@ func (l *listener) configChanged(m *nats.Msg) {
 		return
 	}
 	if !known {
-		id = "" // its buckets may be in memory all the same: any namespace's are marked
+		id = "" // the namespace may still have buckets in memory: mark the buckets of all namespaces
 	}
 	l.memory.Changed(live.Place{Namespace: id, Entity: target.Entity, Resource: target.Resource})
 }

@@ -37,8 +37,8 @@ type Config struct {
 	Version  string // semantic, as NATS micro wants it
 	Tuning   Tuning
 	Control  Control // nil: the node serves no admin verbs
-	// Traces makes spans of requests and of their calls to the store;
-	// nil: there are no spans, and it costs nothing.
+	// Traces makes spans of requests and of their calls to the store.
+	// Without it there are no spans, and no cost.
 	Traces trace.TracerProvider
 }
 
@@ -63,15 +63,15 @@ type Tuning struct {
 	DrainTimeout  time.Duration // how long Run waits for requests under way once it is to stop. Default 10 s
 	LeaseReplicas int           // of the lease records in JetStream. Default 1
 	LoadEvery     time.Duration // how often the node reports the load of buckets. Default 1 s
-	FeedHeartbeat time.Duration // how often the change feed says that it lives; silent for three times as long, it is followed again. Default 1 s, at least 100 ms
+	FeedHeartbeat time.Duration // how often the change feed sends a heartbeat; after a silence of three times as long, the node follows it again. Default 1 s, at least 100 ms
 }
 
 const (
 	bucketShare  = 4 // a bucket may hold a quarter of the queue
 	maxStoreCall = 900 * time.Millisecond
-	// lingerTime is how long a node that stops still listens. A NATS server that
-	// matched a request to the group before the node's successor was there may
-	// deliver it only now; without anybody it would say that there is no responder.
+	// lingerTime is how long a stopping node still listens. A NATS server that matched a
+	// request to the group before the node's successor had subscribed may deliver it only
+	// now; without a listener the server would report that there is no responder.
 	lingerTime = 50 * time.Millisecond
 )
 
@@ -96,7 +96,7 @@ func positive[T int | time.Duration](value, otherwise T) T {
 
 // Service is an admission node.
 type Service struct {
-	*env       // that the writers and the router share
+	*env       // shared with the writers and the router
 	nats       *nats.Conn
 	table      string
 	version    string
@@ -108,7 +108,7 @@ type Service struct {
 	registerer prometheus.Registerer
 	tuning     Tuning
 	pending    atomic.Int64   // requests not yet answered
-	requests   sync.WaitGroup // the same, to wait for
+	requests   sync.WaitGroup // waits for the same requests
 	abortWork  context.CancelFunc
 	ready      chan struct{}
 	memory     *memorySink    // changes of configuration go here
@@ -223,9 +223,9 @@ func (s *Service) prepare(ctx context.Context) error {
 	return nil
 }
 
-// drain ends the node without losing an answer. The node hears of changed configuration to
-// the end, from subscriptions of its own: more returns their number. The guard of the lease
-// records serves pending settlements, and stops after them.
+// drain ends the node without losing an answer. The node learns of changed configuration
+// to the end, from subscriptions of its own: more returns their number. The guard of the
+// lease records serves pending settlements, and stops after them.
 func (s *Service) drain(l *listener, more func() int) error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.tuning.DrainTimeout)
 	defer cancel()

@@ -136,7 +136,7 @@ func baseResource(resource string) (base string, override bool) {
 	return resource, false
 }
 
-// errNotBrought is the refusal for an override bucket whose limits are forgotten.
+// errNotBrought is the refusal for an override bucket after the node forgot its limits.
 func errNotBrought() *api.Error {
 	return api.Errorf(api.CodeNoLimits, "", "the limits that the request brought are not remembered any more")
 }
