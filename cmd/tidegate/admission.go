@@ -12,18 +12,6 @@ import (
 	"github.com/tidegate/tidegate/services/admission"
 )
 
-// runCommands run services.
-type runCommands struct {
-	Up         upCmd         `cmd:"" group:"run" help:"Run everything in one process: NATS, the store, and all services."`
-	Admission  admissionCmd  `cmd:"" group:"run" help:"Run an admission node on your NATS and DynamoDB."`
-	Relay      relayCmd      `cmd:"" group:"run" help:"Run a relay: publish the table's changes to the change feed."`
-	Aggregator aggregatorCmd `cmd:"" group:"run" help:"Run an aggregator: keep usage snapshots from the change feed."`
-	Sharder    sharderCmd    `cmd:"" group:"run" help:"Run a sharder: split hot buckets before DynamoDB throttles them."`
-	Archiver   archiverCmd   `cmd:"" group:"run" help:"Run an archiver: keep audit events that leave the table in a folder or S3."`
-	DynamoDB   dynamodbCmd   `cmd:"" name:"dynamodb" group:"run" help:"Run only the embedded DynamoDB-compatible store."`
-	Health     healthCmd     `cmd:"" group:"run" help:"Ask whether a service on this machine is ready."`
-}
-
 type admissionCmd struct {
 	nodeFlags
 	tuningFlags

@@ -10,14 +10,6 @@ import (
 	tidegate "github.com/tidegate/tidegate/pkg/client"
 )
 
-type auditCmd struct {
-	List auditListCmd `cmd:"" help:"List changes with their authors, newest first."`
-	Show auditShowCmd `cmd:"" help:"Show a change with the state before and after."`
-
-	Export auditExportCmd `cmd:"" help:"Export changes as JSON lines."`
-	Verify auditVerifyCmd `cmd:"" help:"Verify that no change is missing, doubled or altered."`
-}
-
 type auditListCmd struct {
 	clientFlags
 	auditFlags

@@ -18,12 +18,6 @@ import (
 	tidegate "github.com/tidegate/tidegate/pkg/client"
 )
 
-// loadCommands put load on a running system.
-type loadCommands struct {
-	Replay replayCmd `cmd:"" group:"load" help:"Replay an LLM trace: reserve, adjust, and report."`
-	Bench  benchCmd  `cmd:"" group:"load" help:"Measure: acquire under load, and report."`
-}
-
 // loadFlags set the load and how its progress is shown.
 type loadFlags struct {
 	clientFlags

@@ -30,17 +30,6 @@ const description = `Rate-limit admission over NATS, kept in DynamoDB.
 
 Start with "tidegate up": everything in one process, nothing else needed.`
 
-// cli is all there is to type. Each group of commands is in a file of its own.
-type cli struct {
-	JSON bool `name:"json" help:"Print JSON instead of text."`
-
-	runCommands
-	useCommands
-	settingCommands
-	loadCommands
-	Version versionCmd `cmd:"" group:"about" help:"Print the version."`
-}
-
 // process holds the environment, the streams and the name of the running program.
 type environment struct {
 	getenv         func(string) string

@@ -16,12 +16,6 @@ import (
 	"github.com/tidegate/tidegate/pkg/events"
 )
 
-type dlqCmd struct {
-	List   dlqListCmd   `cmd:"" help:"List dead letters, oldest first."`
-	Show   dlqShowCmd   `cmd:"" help:"Show a dead letter and its change as far as it can be decoded."`
-	Replay dlqReplayCmd `cmd:"" help:"Deliver dead letters to their services again."`
-}
-
 func (dlqCmd) Help() string {
 	return `A dead letter is a change that a service could not decode or has rejected. Dead letters are kept until they are replayed. Needs an operator's NATS credentials.`
 }

@@ -13,15 +13,6 @@ import (
 	tidegate "github.com/tidegate/tidegate/pkg/client"
 )
 
-type entityCmd struct {
-	Create   entityCreateCmd   `cmd:"" help:"Create an entity with a parent, a name and metadata."`
-	Get      entityGetCmd      `cmd:"" help:"Show an entity."`
-	Update   entityUpdateCmd   `cmd:"" help:"Change an entity; fields without a flag stay."`
-	Delete   entityDeleteCmd   `cmd:"" help:"Delete an entity; its limits and balances stay."`
-	Children entityChildrenCmd `cmd:"" help:"List the children of an entity."`
-	List     entityListCmd     `cmd:"" help:"List all entities."`
-}
-
 type entityCreateCmd struct {
 	clientFlags
 	Parent  string   `name:"parent" placeholder:"ID" help:"Parent entity, which must exist."`

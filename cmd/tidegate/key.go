@@ -7,11 +7,6 @@ import (
 	tidegate "github.com/tidegate/tidegate/pkg/client"
 )
 
-type keyCmd struct {
-	List   keyListCmd   `cmd:"" help:"List the keys without their secrets."`
-	Rotate keyRotateCmd `cmd:"" help:"Create the next signing key, which is used once all nodes know it. Leases of older keys stay valid."`
-}
-
 type keyListCmd struct{ natsFlags }
 
 // Run prints all keys.

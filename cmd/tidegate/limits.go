@@ -12,30 +12,6 @@ import (
 	tidegate "github.com/tidegate/tidegate/pkg/client"
 )
 
-// settingCommands set things up.
-type settingCommands struct {
-	Limits    limitsCmd    `cmd:"" group:"set" help:"Stored limits."`
-	Policy    policyCmd    `cmd:"" group:"set" help:"Policies of config levels: behaviour in an outage, retention of audit events."`
-	Namespace namespaceCmd `cmd:"" group:"set" help:"Tenants (operators)."`
-	Key       keyCmd       `cmd:"" group:"set" help:"Lease signing keys (operators)."`
-	Entity    entityCmd    `cmd:"" group:"set" help:"Entities: parents, names, metadata."`
-	Audit     auditCmd     `cmd:"" group:"set" help:"Audit log of changes."`
-	DLQ       dlqCmd       `cmd:"" name:"dlq" group:"set" help:"Dead letters: changes that a service could not apply (operators)."`
-	Services  servicesCmd  `cmd:"" group:"set" help:"List the running services and how far each is behind (operators)."`
-	Table     tableCmd     `cmd:"" group:"set" help:"The DynamoDB table."`
-	Check     checkCmd     `cmd:"" group:"set" help:"Check that this release, the table and NATS fit each other."`
-}
-
-type limitsCmd struct {
-	Set     limitsSetCmd     `cmd:"" help:"Replace all limits of a config level."`
-	Get     limitsGetCmd     `cmd:"" help:"Show a config level."`
-	Delete  limitsDeleteCmd  `cmd:"" help:"Delete all limits of a config level; the next level applies."`
-	List    limitsListCmd    `cmd:"" help:"List the config levels that have limits, of all or of an entity or a resource."`
-	Resolve limitsResolveCmd `cmd:"" help:"Show which config level applies to an entity and a resource."`
-	Plan    limitsPlanCmd    `cmd:"" help:"Show the changes that would bring the limits to those declared in a file."`
-	Apply   limitsApplyCmd   `cmd:"" help:"Create, change and delete limits as declared in a file."`
-}
-
 // levelFlags name a config level.
 type levelFlags struct {
 	System   bool   `name:"system" help:"Config level that applies if no other does."`

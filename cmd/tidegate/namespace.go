@@ -10,15 +10,6 @@ import (
 	tidegate "github.com/tidegate/tidegate/pkg/client"
 )
 
-type namespaceCmd struct {
-	Create  namespaceCreateCmd  `cmd:"" help:"Create a namespace."`
-	List    namespaceListCmd    `cmd:"" help:"List all namespaces, including deleted."`
-	Get     namespaceGetCmd     `cmd:"" help:"Show a namespace."`
-	Delete  namespaceDeleteCmd  `cmd:"" help:"Delete a namespace: refuse all its requests, keep its data until a purge."`
-	Recover namespaceRecoverCmd `cmd:"" help:"Restore a deleted namespace with all its data."`
-	Purge   namespacePurgeCmd   `cmd:"" help:"Remove all data of a deleted namespace permanently, and free its name."`
-}
-
 // namespaceArg names the namespace that a command is about.
 type namespaceArg struct {
 	natsFlags

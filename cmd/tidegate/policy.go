@@ -8,11 +8,6 @@ import (
 	tidegate "github.com/tidegate/tidegate/pkg/client"
 )
 
-type policyCmd struct {
-	Get policyGetCmd `cmd:"" help:"Show the policies of a config level."`
-	Set policySetCmd `cmd:"" help:"Change the policies of a config level; its limits stay."`
-}
-
 type policyGetCmd struct {
 	clientFlags
 	levelFlags

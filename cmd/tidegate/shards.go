@@ -157,10 +157,6 @@ func checkBucket(entity, resource string) error {
 	return nil
 }
 
-type bucketCmd struct {
-	Reset bucketResetCmd `cmd:"" help:"Refill a bucket. The change is recorded in the audit log."`
-}
-
 type bucketResetCmd struct {
 	clientFlags
 	Entity   string `arg:"" help:"Entity: an API key, a user."`

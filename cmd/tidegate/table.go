@@ -14,13 +14,6 @@ import (
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
-type tableCmd struct {
-	Create   tableCreateCmd   `cmd:"" help:"Create the table and the namespace default, unless they exist."`
-	Status   tableStatusCmd   `cmd:"" help:"Show whether the table exists and is usable."`
-	Delete   tableDeleteCmd   `cmd:"" help:"Delete the table with all its data."`
-	Template tableTemplateCmd `cmd:"" help:"Print the table as a CloudFormation template."`
-}
-
 type tableCreateCmd struct{ storeFlags }
 
 // Run creates.

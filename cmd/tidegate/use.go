@@ -9,18 +9,6 @@ import (
 	tidegate "github.com/tidegate/tidegate/pkg/client"
 )
 
-// useCommands are the main job by hand.
-type useCommands struct {
-	Acquire  acquireCmd  `cmd:"" group:"use" help:"Spend tokens from several limits at once, all or nothing."`
-	Adjust   adjustCmd   `cmd:"" group:"use" help:"Settle a lease: spend more, or give back."`
-	Release  releaseCmd  `cmd:"" group:"use" help:"Give back all tokens of a lease."`
-	Status   statusCmd   `cmd:"" group:"use" help:"Show balances without spending."`
-	Capacity capacityCmd `cmd:"" group:"use" help:"Sum up the balances of all entities on a resource."`
-	Shards   shardsCmd   `cmd:"" group:"use" help:"Show each shard of a bucket: its split level, its balance, its write rate."`
-	Bucket   bucketCmd   `cmd:"" group:"use" help:"Refill a bucket."`
-	Usage    usageCmd    `cmd:"" group:"use" help:"Show the usage of an entity by hour, day or month."`
-}
-
 type acquireCmd struct {
 	clientFlags
 	OnUnavailable api.Policy `name:"on-unavailable" placeholder:"POLICY" help:"Unavailable policy of this acquire: block (fail closed) or allow (fail open). Default: the stored policy."`

@@ -13,8 +13,8 @@
 //   - A turn serializes the changes of a namespace within a process.
 //   - The archive holds the events that left the table. Package archive stores it.
 //   - A copy is an event as it is stored in a single place. An event may be in the table and in
-//     the archive, or twice in the archive: its copies are equal unless somebody altered
-//     a copy.
+//     the archive, or twice in the archive: its copies are equal unless it was altered in
+//     the table or the archive.
 //   - A stretch is a contiguous part of the log, newest first, read from both places.
 //   - A finding reports an event that is missing, altered, doubled or unchained.
 //

@@ -23,8 +23,8 @@ import (
 var ErrOutcomeUnknown = errors.New("the outcome is unknown: read what is there before changing it again")
 
 const (
-	// changeAttempts is how often a change is made anew because others were
-	// faster.
+	// changeAttempts bounds the attempts of a change that loses against concurrent
+	// changes.
 	changeAttempts = 50
 	// longestPause bounds the pauses between them, as an attempt for
 	// [store.Pause]: 40 ms, a few times the duration of a transaction.
@@ -32,8 +32,8 @@ const (
 	// writeAttempts bounds the attempts of a transaction because its answer
 	// was lost or the store was too busy for it.
 	writeAttempts = 20
-	// writeTimeout bounds one write, so that an answer which never comes leaves
-	// time to ask again.
+	// writeTimeout bounds a single write, so that time remains for a retry if the
+	// answer never comes.
 	writeTimeout = 750 * time.Millisecond
 
 	// defaultRetention is how many days events are kept where the system's config

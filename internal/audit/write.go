@@ -29,13 +29,13 @@ func (r refusal) outdated(writes int) bool {
 	})
 }
 
-// write brings one transaction to the store until it is known what became of
-// it: applied (nil, nil), refused for good, or an error.
+// write retries a transaction until its outcome is known: applied (nil, nil), refused
+// for good, or an error.
 //
 // Every attempt is the same request under the same token, so that the store
-// applies it once at most, and answers a repeat of what it applied as if it were
-// the first. A refusal by a condition is final: what it relies on, the number of
-// the last event above all, never comes back.
+// applies it at most once, and answers a repeat of an applied request like the first.
+// A refusal by a condition is final: the state it relies on, above all the number of
+// the last event, never comes back.
 func (l *Log) write(ctx context.Context, head table.AuditHead, e *table.AuditEvent, plan Plan) (refusal, error) {
 	in := &dynamodb.TransactWriteItemsInput{
 		ClientRequestToken: aws.String(rand.Text()),

@@ -35,8 +35,8 @@ type Capacity struct {
 	now    func() (bucket.Instant, error)
 }
 
-// NewCapacity returns a store on a table. Balances are as of the moment that
-// now tells, which may fail while the time is not known.
+// NewCapacity returns a store on a table. Balances are as of now, which
+// fails while the store's time is unknown.
 func NewCapacity(client *dynamodb.Client, tableName string, now func() (bucket.Instant, error)) *Capacity {
 	return &Capacity{client: client, table: tableName, now: now}
 }
@@ -72,7 +72,7 @@ type capacityPage struct {
 	store        *Capacity
 	ns, resource string
 
-	shared   [2]*table.Config    // the resource's level and the system's; nil for none
+	shared   [2]*table.Config    // the resource's level and the system's; nil if not stored
 	entities []string            // that have a bucket, in the order of the list
 	found    map[string]*holding // by entity
 }
@@ -91,7 +91,7 @@ func (p *capacityPage) fill(ctx context.Context, req store.PageRequest) (err err
 	if err := p.readTrees(ctx); err != nil {
 		return err
 	}
-	now, err := p.store.now() // later than what was read: a balance before its last spend would look like debt
+	now, err := p.store.now() // after the reads: at an earlier time, a balance before its last spend would look like debt
 	if err != nil {
 		return err
 	}
@@ -112,8 +112,8 @@ func (p *capacityPage) visit(item table.Item) (size int, err error) {
 	return rowBytes, nil
 }
 
-// add adds the rows; a bucket that went away meanwhile has none. An entity with a
-// damaged item is named and not counted.
+// add adds the rows. It skips buckets that were deleted after they were listed. It
+// names an entity with a damaged item but does not count it.
 func (p *capacityPage) add(now bucket.Instant) {
 	for _, entity := range p.entities {
 		h := p.found[entity]
@@ -133,8 +133,8 @@ func (p *capacityPage) add(now bucket.Instant) {
 	}
 }
 
-// capacities is how limits stand on the shards of a bucket, each moved to the
-// limits' settings as a sync would move it.
+// capacities returns the limits' capacities and balances over the shards of a bucket,
+// with each shard converted to the limits' settings as a sync would.
 func capacities(settings []bucket.Limit, tree shards.Tree, now bucket.Instant) []api.LimitCapacity {
 	standing := make([]api.LimitCapacity, len(settings))
 	for i, l := range settings {
@@ -147,8 +147,9 @@ func capacities(settings []bucket.Limit, tree shards.Tree, now bucket.Instant) [
 	return standing
 }
 
-// drawn is a shard's drawn count under a limit's settings: what it lacks under
-// those it was synced to stays lacking; a limit that it does not have is full.
+// drawn converts a shard's drawn count to a limit's current settings: the shard keeps
+// the shortfall that it has under the settings of its last sync. If the shard does not
+// have the limit, drawn returns the count of a full shard.
 func drawn(l bucket.Limit, item *table.Bucket, now bucket.Instant) int64 {
 	window := l.Window(item.Shard(), now)
 	old := item.Find(l.Name)

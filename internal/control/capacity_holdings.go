@@ -10,15 +10,15 @@ import (
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-// treeReads is how often the shards of a bucket are read until they are a whole
+// treeReads is the maximum number of reads of a bucket's shards until they are a whole
 // tree. Splits and merges are transactions, and a bucket has few of them in a
 // minute.
 const treeReads = 5
 
 // holding is the stored state of an entity.
 type holding struct {
-	own      [2]*table.Config // the entity's level for the resource, and that for all; nil for none
-	shards   shards.Tree      // none: the bucket is gone, or all of it is damaged
+	own      [2]*table.Config // the entity's level for the resource, and its level for all resources; nil if not stored
+	shards   shards.Tree      // empty: the bucket was deleted, or all of it is damaged
 	damaged  bool             // an item cannot be decoded
 	changing bool             // the shards are no whole tree
 }
@@ -64,7 +64,7 @@ func (p *capacityPage) readConfigs(ctx context.Context) error {
 	return nil
 }
 
-// place puts a level where it belongs.
+// place assigns a level to its entity or to the shared levels.
 func (p *capacityPage) place(c *table.Config) {
 	switch key := c.Key.(type) {
 	case keys.EntityConfig:
@@ -90,7 +90,7 @@ func (p *capacityPage) readTrees(ctx context.Context) error {
 			if h.damaged || h.shards.Whole() {
 				continue
 			}
-			count := bucket.MaxShards // what was read is of several moments: anything may be there
+			count := bucket.MaxShards // the shards were read at different moments, so any shard may exist
 			if first := h.shards.Find(0); n == 0 && first != nil {
 				count = max(first.Want, first.Level)
 			}

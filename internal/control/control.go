@@ -57,8 +57,8 @@ func (s *Service) Serves(v api.Verb) bool {
 }
 
 // Handle answers a request with the reply's body, or refuses it. A refused request changed
-// nothing, except with the code unavailable: then a change may have been made, and the
-// message says so.
+// nothing, except with the code unavailable: then the change may have been made, and the
+// message states it.
 func (s *Service) Handle(ctx context.Context, c Caller, v api.Verb, body []byte) ([]byte, *api.Error) {
 	serve, ok := s.verbs[v]
 	if !ok || !v.ServedIn(c.Name) {
@@ -96,7 +96,7 @@ func (s *Service) refusal(ctx context.Context, c Caller, v api.Verb, err error) 
 	return api.Errorf(api.CodeUnavailable, "", "the store cannot be used now; nothing was changed")
 }
 
-// broadcastLevel tells all nodes that a level changed. A failed broadcast does not undo the
+// broadcastLevel notifies all nodes of a changed level. A failed broadcast does not undo the
 // change: nodes read their settings again by age.
 func (s *Service) broadcastLevel(ctx context.Context, c Caller, target api.LimitsTarget) {
 	if err := s.broadcast(c.Name, target); err != nil {

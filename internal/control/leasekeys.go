@@ -18,15 +18,15 @@ import (
 )
 
 const (
-	// KeyRefreshEvery is how often nodes read the keys again.
+	// KeyRefreshEvery is the interval at which nodes reread the keys.
 	KeyRefreshEvery = time.Minute
-	// signAfter is how long after it was made a lease key begins to sign: by then
-	// every node has read it, so that each can check every lease.
+	// signAfter is the time from a lease key's creation until nodes sign with it. By
+	// then every node has read it and can check its leases.
 	signAfter = 2 * KeyRefreshEvery
 )
 
-// SigningKey is the key to sign leases with at a moment, of keys from Ensure: the
-// newest that all nodes know by now, or the first key, which signs at once.
+// SigningKey returns the key to sign leases with at a moment, from the keys of Ensure:
+// the newest key that all nodes know by now, or the first key, which signs at once.
 func SigningKey(stored []table.SigningKey, now time.Time) table.SigningKey {
 	return stored[signingIndex(stored, now)]
 }
@@ -57,7 +57,7 @@ type LeaseKeys struct {
 }
 
 // NewLeaseKeys returns the keys of a table, with the audit log of the same table; the
-// clock tells the store's time.
+// clock returns the store's time.
 func NewLeaseKeys(client *dynamodb.Client, tableName string, log *audit.Log, now func() (time.Time, error)) *LeaseKeys {
 	return &LeaseKeys{client: client, table: tableName, audit: log, now: now}
 }

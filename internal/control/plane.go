@@ -29,10 +29,11 @@ type Options struct {
 	// Publish broadcasts changes, as nats.Conn's does; it must not block.
 	Publish func(subject string, data []byte) error
 	Log     *slog.Logger
-	// Archive holds audit events that have left the table; nil for none. It stays open.
+	// Archive holds audit events that have left the table; nil if no archive is
+	// configured. The plane does not close it.
 	Archive *archive.Archive
-	// TrustRequestInfo says that callers cannot write the header that names them,
-	// because they all come through service imports of NATS.
+	// TrustRequestInfo states that callers cannot forge the header that identifies
+	// them, because all callers come through service imports of NATS.
 	TrustRequestInfo bool
 }
 
@@ -41,7 +42,7 @@ type Plane struct {
 	admin   *Service
 	client  *dynamodb.Client
 	table   string
-	archive *archive.Archive // nil: none
+	archive *archive.Archive // nil if not configured
 	trust   bool
 	log     *slog.Logger
 }

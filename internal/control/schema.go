@@ -13,7 +13,7 @@ import (
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-// Verdict says how a version record and the release fit.
+// Verdict is the compatibility of a version record with the release.
 type Verdict string
 
 // The verdicts.
@@ -21,8 +21,8 @@ const (
 	Compatible     Verdict = "compatible"
 	NeedsMigration Verdict = "needs migration"
 	TooNew         Verdict = "too new"
-	Unmarked       Verdict = "unmarked" // there is no record
-	Unread         Verdict = "unread"   // it cannot be told: the table is missing or not active
+	Unmarked       Verdict = "unmarked" // the record is missing
+	Unread         Verdict = "unread"   // unknown: the table is missing or not active
 )
 
 // JudgeSchema compares the schema of a record, 0 for no record, with a release's.
@@ -43,11 +43,11 @@ type Written struct {
 	Name    string  `json:"name"`
 	Schema  int64   `json:"schema"` // 0: no record
 	Verdict Verdict `json:"verdict"`
-	Fix     string  `json:"fix,omitempty"` // what to do about it
+	Fix     string  `json:"fix,omitempty"` // instruction for the operator
 }
 
-// judge sets the verdict, and what to do about it; mark tells how to mend a table where
-// there is no record.
+// judge sets the verdict and the fix; mark is the fix for a table without a version
+// record.
 func (w *Written) judge(mark string) {
 	switch w.Verdict = JudgeSchema(w.Schema, table.SchemaVersion); w.Verdict {
 	case NeedsMigration:
@@ -66,7 +66,7 @@ type SchemaReport struct {
 	Release    int64         `json:"release_schema"`
 	Faults     []table.Fault `json:"faults"`
 	Namespaces int           `json:"namespaces"` // how many were looked at
-	Misfits    []Written     `json:"misfits"`    // those of them that are not compatible
+	Misfits    []Written     `json:"misfits"`    // the namespaces that are not compatible
 }
 
 // Compatible reports whether this release can use the table as it is.
@@ -75,8 +75,8 @@ func (r *SchemaReport) Compatible() bool {
 }
 
 // CheckSchema reads a table, its version record and the records of all namespaces, and
-// changes nothing. That there is no such table is a fault in the report; the
-// error says that it could not be looked at.
+// changes nothing. A missing table is a fault in the report; an error
+// means that the table could not be inspected.
 func CheckSchema(ctx context.Context, client *dynamodb.Client, name string) (*SchemaReport, error) {
 	r := &SchemaReport{Table: Written{Name: name, Verdict: Unread}, Release: table.SchemaVersion, Faults: []table.Fault{}, Misfits: []Written{}}
 	facts, err := table.Inspect(ctx, client, name)
@@ -99,12 +99,12 @@ func CheckSchema(ctx context.Context, client *dynamodb.Client, name string) (*Sc
 	return r, r.checkNamespaces(ctx, client)
 }
 
-// ErrTooNew says that a newer release has written the table: this release could misread and
+// ErrTooNew reports that a newer release has written the table: this release could misread and
 // corrupt it.
 var ErrTooNew = errors.New("the table is too new for this release")
 
-// RefuseSchema fails with ErrTooNew where nothing must be done with a table, and with
-// another error where it cannot be read. A table that is not marked passes.
+// RefuseSchema fails with ErrTooNew if this release must not use the table, and with
+// another error if the table cannot be read. An unmarked table passes.
 func RefuseSchema(ctx context.Context, client *dynamodb.Client, name string) error {
 	schema, err := readSchema(ctx, client, name)
 	if err != nil {
@@ -120,7 +120,7 @@ func RefuseSchema(ctx context.Context, client *dynamodb.Client, name string) err
 // MarkSchema writes the table's version record, unless it exists.
 func MarkSchema(ctx context.Context, client *dynamodb.Client, name string) error {
 	_, err := client.PutItem(ctx, table.CreateVersionInput(name, keys.Version{Namespace: keys.Registry}))
-	if err != nil && store.OutcomeOf(err) != store.Refused { // there is one
+	if err != nil && store.OutcomeOf(err) != store.Refused { // refused: the record exists
 		return fmt.Errorf("mark the table %s with its schema: %w", name, err)
 	}
 	return nil

@@ -11,18 +11,18 @@ import (
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
-// Unknown is the Received of an Entry whose reply never came: it may take
+// Unknown is the Received of an Entry without a reply: the request may take
 // effect at any time after it was sent.
 const Unknown time.Duration = math.MaxInt64
 
-// Entry is one reply that changed, or may have changed, what an entity's limits
-// hold. Its effect falls somewhere between Sent and Received.
+// Entry records a reply that changed, or may have changed, the balances of an
+// entity's limits. Its effect falls somewhere between Sent and Received.
 type Entry struct {
 	Sent, Received time.Duration // since the start of the run
-	// Admission: what was asked for had to be there. A settlement instead spends
-	// whatever the balance is, or gives back.
+	// Admission is true for an acquire, which needs a sufficient balance. A
+	// settlement instead spends at any balance, or refunds.
 	Admission bool
-	// Amounts are whole tokens that were spent; negative ones were given back.
+	// Amounts are the spent tokens, in whole tokens; a negative amount is a refund.
 	Amounts api.Amounts
 }
 
@@ -32,48 +32,48 @@ type Violation struct {
 	Limit  string  `json:"limit"`
 	From   float64 `json:"from_s"` // seconds since the start of the run
 	To     float64 `json:"to_s"`
-	// Excess is how many tokens went out in this window, at the very least,
-	// beyond capacity, refill and what was given back.
+	// Excess is the minimum number of tokens that were spent in this window beyond
+	// capacity, refill and refunds.
 	Excess float64 `json:"excess_tokens"`
 }
 
-// milli is how many of the checker's units a token has; that of the system under
-// test is the same, but nothing here depends on it.
+// milli is the number of the checker's units in a token. The system under test has
+// the same unit, but the checker does not depend on it.
 const milli = 1000
 
-// resolution is how coarse the system's own moments are, so by how much a window
-// may be longer for it.
+// resolution is the resolution of the system's own clock, by which a window may be
+// longer for the system.
 const resolution = time.Millisecond
 
-// rounding is what a refill can seem larger or smaller than it is, in
-// millitokens, because both sides cut fractions off.
+// rounding is the maximum error of a computed refill, in millitokens, because both
+// sides round down.
 const rounding = 2
 
-// Rules are what the checker may rely on.
+// Rules holds the assumptions of the checker.
 type Rules struct {
 	// Slack is added to each window's length: by how much the clocks of the
 	// system's nodes may differ.
 	Slack time.Duration
-	// Debts: every bucket has one shard, so that debt anywhere blocks admissions
-	// everywhere. Debits then count as spent.
+	// Debts states that every bucket has a single shard, so that debt anywhere blocks
+	// admissions everywhere. Debits then count as spent.
 	Debts bool
 }
 
-// CheckLimit looks for a window of time in which a limit of an entity admitted
-// more than its capacity, the refill of the window and what was given back in
-// it. It knows nothing of how the system decides, only the replies:
+// CheckLimit searches for a window of time in which a limit of an entity admitted
+// more than the sum of its capacity, the refill of the window and the refunds in it.
+// It uses only the replies, and no knowledge of the system's decisions:
 //
 //	spends that were sent and answered within the window certainly fall in it,
-//	credits that were under way at any moment of the window possibly do.
+//	credits that were in flight at any moment of the window possibly do.
 //
-// So what it finds is certain, whatever the true moments were. Where debts count,
+// So a reported excess is certain, whatever the true moments were. If debts count,
 // a debit that was answered before the last admission of the window was sent had
-// to leave room for that admission. Of all windows it returns the one with the
-// largest excess.
+// to leave room for that admission. CheckLimit returns the window with the largest
+// excess.
 //
-// The entries are those of one entity, in any order; entries of others who spend
-// from the same limit may be missing, but not of others who give back.
-// O(n log n).
+// The entries belong to a single entity and may be in any order. Spends of other
+// callers from the same limit may be missing, but refunds by other callers must be
+// included. O(n log n).
 func CheckLimit(limit api.Limit, entries []Entry, rules Rules) (Violation, bool) {
 	c := newSweep(limit, entries, rules)
 	worst, found := Violation{Limit: limit.Name}, false
@@ -93,23 +93,23 @@ func CheckLimit(limit api.Limit, entries []Entry, rules Rules) (Violation, bool)
 
 func seconds(micros int64) float64 { return time.Duration(micros * 1000).Seconds() }
 
-// event is an entry as one limit sees it.
+// event is an entry's effect on a limit.
 type event struct {
 	sent, received int64 // microseconds, rounded so that the interval only grows
 	amount         int64 // millitokens, not negative
 }
 
 // sweep moves the end of the window along the moments at which admissions were
-// answered, and keeps for every start what certainly went out since, less what
-// possibly came in. Starts are the moments at which admissions and debits were
+// answered. For every start it keeps the sum of the certain spends since, less the
+// possible credits. Starts are the moments at which admissions and debits were
 // sent: between these, a later start only makes the excess larger. The window's
 // refill is split: R(end) − R(start).
 type sweep struct {
 	limit      api.Limit
 	slack      int64
 	admissions []event // by received
-	debits     []event // by received; those not yet counted
-	credits    []event // by sent; those not yet counted
+	debits     []event // not yet counted, by received
+	credits    []event // not yet counted, by sent
 	starts     []int64 // when admissions were sent, ascending
 	windows    *peaks
 	lastSent   int64 // of the admissions so far
@@ -161,8 +161,8 @@ func (s *sweep) advance(a event) {
 	}
 }
 
-// spent counts what certainly went out. A window that starts with it is worth a
-// look from now on.
+// spent counts a certain spend. From now on, the sweep considers windows that start
+// with it.
 func (s *sweep) spent(e event) {
 	s.count(e.sent, e.amount)
 	s.windows.wake(s.last(e.sent))
@@ -175,12 +175,12 @@ func (s *sweep) count(moment, amount int64) {
 	}
 }
 
-// last is the last start at a moment or before, −1 for none.
+// last returns the last start at or before a moment, −1 if there is no such start.
 func (s *sweep) last(moment int64) int {
 	return sort.Search(len(s.starts), func(i int) bool { return s.starts[i] > moment }) - 1
 }
 
-// refilled is how many millitokens the limit regains in so many microseconds.
+// refilled returns how many millitokens the limit regains in the given microseconds.
 func (s *sweep) refilled(micros int64) int64 {
 	hi, lo := bits.Mul64(uint64(micros), uint64(s.limit.RefillAmount)*milli)
 	quotient, _ := bits.Div64(hi, lo, uint64(s.limit.RefillPeriodSeconds)*1_000_000)

@@ -1,6 +1,6 @@
-// Package loadgen puts load on a running Tidegate, through the client that users
-// have, and reports what came of it: what was admitted, how long it took, what
-// it cost, and whether any limit was exceeded.
+// Package loadgen puts load on a running Tidegate through the public client and
+// reports the results: the admissions, their latencies, their cost, and whether any
+// limit was exceeded.
 //
 //	Replay: rows of a trace ─┐                     ┌─▶ journal ─┬─▶ counts, latencies
 //	                         ├─▶ pkg/client ─▶ NATS│            └─▶ CheckLimit ─▶ Verdict
@@ -9,13 +9,13 @@
 //
 // # Words
 //
-//   - A closed loop sends the next request when the reply to the last is there;
+//   - A closed loop sends the next request after the reply to the last;
 //     an open loop sends when a request is due, as independent users do. Its
 //     latencies count from then.
-//   - The journal holds an Entry for every reply that spent or gave back.
+//   - The journal holds an Entry for every reply that spent or refunded tokens.
 //   - A window is a stretch of time of the run. For each limit and each window,
-//     what certainly went out in it must not be more than the capacity, the
-//     refill and what possibly came in. A Violation is a window where it is.
+//     the certain spends must not exceed the sum of the capacity, the refill and
+//     the possible credits. A Violation is a window in which they do.
 //
 // # Example
 //
@@ -25,7 +25,7 @@
 //	├─ 80 ─┤            ├─ 80 ─┤        sent … answered
 //	└────────── window ────────┘        160 > 100 + 5 of refill: exceeded by 55
 //
-// The verdict is recomputed from the replies alone. It shares no code with what
-// admits, and it only speaks of what is certain: where the replies leave open in
-// which order things took place, it assumes the order that speaks for the system.
+// The verdict is recomputed from the replies alone. It shares no code with the
+// admission service, and it reports only certain violations: if the replies leave the
+// order of events open, it assumes the order that favours the system.
 package loadgen

@@ -13,7 +13,7 @@ import (
 	tidegate "github.com/tidegate/tidegate/pkg/client"
 )
 
-// journal takes down every reply of a run. It keeps about 100 bytes for each
+// journal records every reply of a run. It keeps about 100 bytes for each
 // admission and settlement, and nothing for denials but their count.
 type journal struct {
 	mu      sync.Mutex
@@ -36,7 +36,7 @@ func newJournal(entities int) *journal {
 	}
 }
 
-// request is one acquire or settlement and when it took place, since the start.
+// request is an acquire or a settlement, with its times since the start.
 type request struct {
 	entity              int
 	due, sent, received time.Duration // due: when it should have been sent
@@ -44,7 +44,7 @@ type request struct {
 	late                bool
 }
 
-// acquired takes down the reply to an acquire.
+// acquired records the reply to an acquire.
 func (j *journal) acquired(r request, lease *tidegate.Lease, err error) {
 	var denied *tidegate.DeniedError
 	j.mu.Lock()
@@ -72,12 +72,12 @@ func (j *journal) acquired(r request, lease *tidegate.Lease, err error) {
 	}
 }
 
-// settlement is what an admitted request reserved and what it really cost.
+// settlement holds the reservation of an admitted request and its actual cost.
 type settlement struct {
 	reserved, cost int64 // tokens
 }
 
-// settledExactly takes down a request that needs no settling.
+// settledExactly records a request that needs no settling.
 func (j *journal) settledExactly(s settlement) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -86,7 +86,7 @@ func (j *journal) settledExactly(s settlement) {
 	j.settled += s.cost
 }
 
-// adjustedTo takes down the reply to an adjustment by r.amounts. If it failed,
+// adjustedTo records the reply to an adjustment by r.amounts. If it failed,
 // its effect is unknown.
 func (j *journal) adjustedTo(r request, s settlement, err error) {
 	j.mu.Lock()
@@ -103,7 +103,7 @@ func (j *journal) adjustedTo(r request, s settlement, err error) {
 	j.entries[r.entity] = append(j.entries[r.entity], Entry{Sent: r.sent, Received: r.received, Amounts: r.amounts})
 }
 
-// report is what was taken down, without cost and check.
+// report returns the recorded results, without cost and check.
 func (j *journal) report(took time.Duration, settles bool) Report {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -149,7 +149,7 @@ func (j *journal) verdict(entities []string, before, after [][]api.Limit, rules 
 	return v
 }
 
-// errorCode names an error: by the code of the reply, or by how none arrived.
+// errorCode names an error by the code of the reply, or by the reason that no reply arrived.
 func errorCode(err error) string {
 	var refused *tidegate.Error
 	switch {

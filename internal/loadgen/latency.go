@@ -19,7 +19,7 @@ type Latencies struct {
 
 const (
 	longestMicros = int64(10 * time.Minute / time.Microsecond)
-	digits        = 3 // significant ones of what a histogram keeps
+	digits        = 3 // significant digits of a recorded value
 )
 
 // histogram counts durations in microseconds.

@@ -18,8 +18,8 @@ type Load struct {
 	// to the last; request n of a run is for entity n modulo their number. In an
 	// open loop they bound how many acquires are under way.
 	Callers int
-	// Rate makes the loop an open one: so many acquires per second become due,
-	// whether or not there are replies. 0: a closed loop.
+	// Rate, in acquires per second, makes the loop open: acquires become due at this
+	// rate, whether or not replies arrive. 0: a closed loop.
 	Rate     float64
 	Duration time.Duration
 }

@@ -21,7 +21,7 @@ const (
 	formRead    = "read"
 )
 
-// usage is what the nodes have spent since they started.
+// usage holds the totals of the nodes' metrics since they started.
 type usage struct {
 	writes, reads         float64
 	writeUnits, readUnits float64
@@ -31,7 +31,7 @@ func (u usage) minus(v usage) usage {
 	return usage{u.writes - v.writes, u.reads - v.reads, u.writeUnits - v.writeUnits, u.readUnits - v.readUnits}
 }
 
-// scrape adds up what the metrics endpoints tell, one of each node.
+// scrape sums the metrics of all nodes, with an endpoint for each node.
 func scrape(ctx context.Context, endpoints []string) (usage, error) {
 	if len(endpoints) == 0 {
 		return usage{}, errors.New("no metrics endpoint was given")

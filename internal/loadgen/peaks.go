@@ -2,10 +2,10 @@ package loadgen
 
 import "math"
 
-// peaks keeps one value for each of a row of starts, adds to all starts up to
-// one, and knows the largest value: each in O(log n). It is a segment tree
-// whose nodes hold the sum of what was added at their leaves, and the best of
-// base plus everything added at or right of a start, within the node.
+// peaks keeps a value for each start in a sequence, adds to all starts up to an
+// index, and finds the largest value: each in O(log n). It is a segment tree. A node
+// holds the sum of the additions at its leaves, and the maximum, over the starts
+// within the node, of the base plus all additions at or right of the start.
 type peaks struct {
 	leaves int
 	nodes  []peakNode // 1 is the root; the leaves begin at index leaves
@@ -15,7 +15,7 @@ type peaks struct {
 type peakNode struct{ sum, best int64 }
 
 // dormant is the best of a start that is not awake: low enough to lose against
-// any sum, high enough to bear one without wrapping.
+// any sum, high enough for an addition not to wrap.
 const dormant = math.MinInt64 / 4
 
 // newPeaks makes a row of starts with their bases, all dormant.
@@ -53,7 +53,7 @@ func (p *peaks) lift(start int) {
 	}
 }
 
-// max is the largest value of those awake, and whose it is.
+// max returns the largest value of all awake starts, and its start.
 func (p *peaks) max() (value int64, start int) {
 	i := 1
 	for i < p.leaves {

@@ -9,21 +9,21 @@ import (
 	tidegate "github.com/tidegate/tidegate/pkg/client"
 )
 
-// Replay plays an LLM trace. Each row is one request: it reserves one of the
-// limit rpm and, of the limit tpm, its prompt and an estimate of its answer;
-// when the answer would be complete, it adjusts to what that really was.
+// Replay plays an LLM trace. Each row is a request: it reserves 1 of the limit rpm
+// and, of the limit tpm, its prompt and an estimate of its answer; when the answer
+// would be complete, it adjusts the reservation to the actual number of tokens.
 type Replay struct {
 	Target
 	Trace []Row // row i is a request of entity i modulo their number
-	// Estimate is how many tokens of answer a request reserves.
+	// Estimate is the number of tokens that a request reserves for its answer.
 	Estimate int64
-	// Speed is how many times faster than the trace it is played; 0: as fast as
-	// InFlight lets it, and answers take no time.
+	// Speed is the factor by which the replay is faster than the trace; 0: as fast as
+	// InFlight permits, and answers take no time.
 	Speed float64
-	// TokensPerSecond is how fast answers are generated, before Speed.
+	// TokensPerSecond is the speed of generating answers, before Speed applies.
 	TokensPerSecond float64
-	// InFlight is how many requests are under way at most, their generation
-	// included.
+	// InFlight is the maximum number of concurrent requests, including their
+	// generation.
 	InFlight int
 }
 
@@ -33,8 +33,7 @@ const (
 	LimitTokens   = "tpm"
 )
 
-// Run plays the trace, or as much of it as there is time for until ctx ends, and
-// reports.
+// Run plays the trace until its end or the end of ctx, and reports.
 func (p *Replay) Run(ctx context.Context) (Report, error) {
 	switch {
 	case len(p.Trace) == 0:
@@ -72,7 +71,7 @@ func (p *Replay) scaled(d time.Duration) time.Duration {
 	return time.Duration(float64(d) / p.Speed)
 }
 
-// one plays one row. Interrupted, it cuts the generation short and settles.
+// one plays a single row. If interrupted, it cuts the generation short and settles.
 func (p *Replay) one(ctx context.Context, r *run, entity int, row Row, due time.Duration, late bool) {
 	defer r.finished()
 	reserved := row.Context + p.Estimate
@@ -83,7 +82,7 @@ func (p *Replay) one(ctx context.Context, r *run, entity int, row Row, due time.
 		return
 	}
 	generation := time.Duration(float64(row.Generated) / p.TokensPerSecond * float64(time.Second))
-	_ = sleep(ctx, p.scaled(generation)) // interrupted or not, what was spent is settled
+	_ = sleep(ctx, p.scaled(generation)) // interrupted or not, the reservation is settled
 	s := settlement{reserved: reserved, cost: row.Context + row.Generated}
 	delta := s.cost - s.reserved
 	if delta == 0 {

@@ -2,7 +2,7 @@ package loadgen
 
 import "math"
 
-// Report is what came of a run.
+// Report holds the results of a run.
 type Report struct {
 	Seconds     float64 `json:"seconds"`
 	Interrupted bool    `json:"interrupted,omitempty"`
@@ -12,8 +12,7 @@ type Report struct {
 	Rate     float64 `json:"requests_per_second"`
 	Admitted int64   `json:"admitted"`
 	Denied   int64   `json:"denied"`
-	// DeniedBy counts denials by limit; one denial counts for every limit that
-	// was exceeded.
+	// DeniedBy counts denials by limit; a denial counts for every exceeded limit.
 	DeniedBy map[string]int64 `json:"denied_by_limit"`
 	// Degraded admissions were given without asking the limits. They are not
 	// among Admitted.
@@ -31,20 +30,20 @@ type Report struct {
 	Check       Verdict      `json:"check"`
 }
 
-// Settlements are the adjustments to what requests really cost.
+// Settlements counts the adjustments of reservations to the actual costs.
 type Settlements struct {
 	Adjusted int64            `json:"adjusted"`
-	Exact    int64            `json:"exact"` // needed none
+	Exact    int64            `json:"exact"` // needed no adjustment
 	Errors   map[string]int64 `json:"errors"`
 	Reserved int64            `json:"tokens_reserved"` // by admitted acquires
-	Settled  int64            `json:"tokens_settled"`  // what these really cost, where settling succeeded
+	Settled  int64            `json:"tokens_settled"`  // the actual cost of these requests, where settling succeeded
 	Latency  Latencies        `json:"latency"`
 }
 
-// Cost is what the run cost the store, as the nodes' metrics tell it. It counts
-// everything that these nodes did meanwhile, for others too.
+// Cost holds the run's cost to the store, from the nodes' metrics. It includes all
+// work of these nodes during the run, also for other callers.
 type Cost struct {
-	// NotMeasured says why there are no figures; empty: there are.
+	// NotMeasured is the reason for missing figures; empty if they were measured.
 	NotMeasured string  `json:"not_measured,omitempty"`
 	Writes      int64   `json:"writes"` // of buckets, refused ones included
 	Reads       int64   `json:"reads"`
@@ -55,12 +54,12 @@ type Cost struct {
 	UnitsPerAcquire  float64 `json:"wcu_per_acquire"`
 }
 
-// Verdict is whether any limit was exceeded, recomputed from the replies.
+// Verdict reports whether any limit was exceeded, recomputed from the replies.
 type Verdict struct {
-	// NotChecked says why nothing can be said; empty: all limits were checked.
+	// NotChecked is the reason for a missing verdict; empty if all limits were checked.
 	NotChecked string      `json:"not_checked,omitempty"`
-	Limits     int         `json:"limits"`     // limits of entities that were checked
-	Admissions int         `json:"admissions"` // that went into it
+	Limits     int         `json:"limits"`     // checked limits, over all entities
+	Admissions int         `json:"admissions"` // checked admissions
 	Violations []Violation `json:"violations"`
 }
 

@@ -11,19 +11,19 @@ import (
 	tidegate "github.com/tidegate/tidegate/pkg/client"
 )
 
-// run is one run on a target.
+// run holds the state of a run on a target.
 type run struct {
 	*Target
 	journal *journal
 	start   time.Time
 	turn    atomic.Int64 // acquires so far
-	// calls is the life of requests: a run that is interrupted starts no more,
-	// but waits for those under way. Each has the client's timeout.
+	// calls is the context of requests: an interrupted run starts no more requests,
+	// but waits for the pending requests. Each has the client's timeout.
 	calls context.Context //nolint:containedctx // of the run, which ends with the method that made it
 }
 
-// measure calls load between two looks at limits and metrics, and reports. An
-// end of ctx is no error: the report then covers what was done until then.
+// measure reads limits and metrics, calls load, reads them again, and reports. If ctx
+// ends, measure returns no error, and the report covers the time until then.
 func (t *Target) measure(ctx context.Context, settles bool, load func(context.Context, *run) error) (Report, error) {
 	if err := t.check(); err != nil {
 		return Report{}, err
@@ -55,8 +55,8 @@ func (t *Target) measure(ctx context.Context, settles bool, load func(context.Co
 
 func (r *run) elapsed() time.Duration { return r.Now().Sub(r.start) }
 
-// acquire sends one acquire and takes down what comes of it; nil if there is
-// nothing to settle. Its latency counts from due, if that is not 0.
+// acquire sends an acquire and records the result. It returns nil if there is nothing
+// to settle. Its latency counts from due, if that is not 0.
 func (r *run) acquire(entity int, due time.Duration, late bool, amounts api.Amounts, consume tidegate.Consume) *tidegate.Lease {
 	q := request{entity: entity, due: due, sent: r.elapsed(), amounts: amounts, late: late}
 	if due == 0 {
@@ -86,8 +86,8 @@ type slots struct {
 
 func newSlots(n int) *slots { return &slots{free: make(chan struct{}, n)} }
 
-// start calls work in the background once there is room; late says that there
-// was none at first. It returns an error once ctx is over.
+// start calls work in the background as soon as a slot is free; late reports that it
+// had to wait for a slot. It returns an error after ctx has ended.
 func (s *slots) start(ctx context.Context, work func(late bool)) error {
 	late := false
 	select {

@@ -15,23 +15,23 @@ import (
 	tidegate "github.com/tidegate/tidegate/pkg/client"
 )
 
-// Target is what a run puts load on, and how it is watched.
+// Target is the system under load, with the endpoints to observe it.
 type Target struct {
-	// Clients are on connections of their own, and take turns. At least one.
+	// Clients have separate connections and take turns. It must not be empty.
 	Clients  []*tidegate.Client
 	Resource string
-	Entities []string // at least one, each once
+	Entities []string // unique, not empty
 
-	// Metrics are the URLs of the admission nodes' metrics. Without all of them
-	// the report says that cost was not measured.
+	// Metrics lists the URLs of the admission nodes' metrics. If a URL fails, the
+	// report states that the cost was not measured.
 	Metrics []string
-	// ClockSkew is by how much the clocks of the system's nodes may differ; the
-	// check for exceeded limits allows for it.
+	// ClockSkew is the maximum difference between the clocks of the system's nodes;
+	// the check for exceeded limits allows for it.
 	ClockSkew time.Duration
 
 	// Now is the clock. It must be monotonic, as time.Now is.
 	Now func() time.Time
-	// Finished, if any, counts the requests that are done, for who watches.
+	// Finished, if not nil, counts completed requests, for a progress display.
 	Finished *atomic.Int64
 }
 
@@ -45,9 +45,9 @@ func Entities(prefix string, n int) []string {
 }
 
 const (
-	// adminWorkers is how many requests about limits are under way at once.
+	// adminWorkers is the number of concurrent requests about limits.
 	adminWorkers = 32
-	// closing bounds what is done after a run that was interrupted.
+	// closing bounds the work after an interrupted run.
 	closing = 10 * time.Second
 )
 
@@ -62,8 +62,8 @@ func (t *Target) check() error {
 }
 
 // SetLimits sets the limits of the target's resource. It returns once all nodes
-// go by them, which takes a second if they are new: a node may go by what it
-// knows for so long.
+// apply them. For new limits this takes a second, because a node may use its cached
+// limits for so long.
 func (t *Target) SetLimits(ctx context.Context, limits []api.Limit) error {
 	admin := t.Clients[0].Admin()
 	level := api.LimitsTarget{Resource: t.Resource}
@@ -82,10 +82,10 @@ func (t *Target) SetLimits(ctx context.Context, limits []api.Limit) error {
 	return sleep(ctx, propagation)
 }
 
-// propagation is how long a node may still go by limits that were replaced.
+// propagation is the time for which a node may still apply replaced limits.
 const propagation = time.Second
 
-// limits reads which limits hold for each entity.
+// limits reads the limits that apply to each entity.
 func (t *Target) limits(ctx context.Context) ([][]api.Limit, error) {
 	all := make([][]api.Limit, len(t.Entities))
 	p := pool.New().WithMaxGoroutines(adminWorkers).WithContext(ctx).WithCancelOnError().WithFirstError()

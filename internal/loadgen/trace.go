@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Row is one request of an LLM trace.
+// Row is a request of an LLM trace.
 type Row struct {
 	At        time.Duration // since the first request of the trace
 	Context   int64         // tokens of the prompt
@@ -50,8 +50,8 @@ func ReadTraceFile(path string, limit int) ([]Row, error) {
 // gzipped or not.
 //
 // It reads limit requests at most, all if limit is 0. It is strict, so that no
-// other file passes for a trace: what does not fit is an error with the number
-// of its line. Times may not go back.
+// other file passes for a trace: a malformed line is an error with the line's number.
+// Times must not decrease.
 func ReadTrace(r io.Reader, limit int) ([]Row, error) {
 	text, err := unzipped(r)
 	if err != nil {
@@ -92,10 +92,10 @@ func ReadTrace(r io.Reader, limit int) ([]Row, error) {
 	return rows, nil
 }
 
-// unzipped is what r says, whether or not it says it gzipped.
+// unzipped returns the content of r, decompressed if it is gzipped.
 func unzipped(r io.Reader) (io.Reader, error) {
 	text := bufio.NewReader(r)
-	if start, _ := text.Peek(len(gzipMagic)); string(start) != gzipMagic { // what cannot be peeked at cannot be read
+	if start, _ := text.Peek(len(gzipMagic)); string(start) != gzipMagic { // if Peek fails, reading fails too
 		return text, nil
 	}
 	zipped, err := gzip.NewReader(text)

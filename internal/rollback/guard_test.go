@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
@@ -212,6 +213,8 @@ func TestThroughBrokenConnectionsAndRollbacks(t *testing.T) {
 		before.Drop()
 		now := int64(0)
 		for _, n := range nodes {
+			// Until its connection notices the restart, a node speaks of the term before it.
+			require.Eventually(t, func() bool { return n.conn.ConnectedServerId() == w.nats.ID() }, patience, time.Millisecond)
 			now = max(now, n.certain(t))
 		}
 		for _, n := range nodes {

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/internal/dirtest"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
 	"github.com/tidegate/tidegate/internal/leader"
 	"github.com/tidegate/tidegate/internal/rollback"
@@ -33,7 +34,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, nats: natstest.StartWith(t, &server.Options{JetStream: true, StoreDir: t.TempDir()}), store: tabletest.New(t)}
+	w := &world{t: t, nats: natstest.StartWith(t, &server.Options{JetStream: true, StoreDir: dirtest.New(t)}), store: tabletest.New(t)}
 	w.open()
 	return w
 }

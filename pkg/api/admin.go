@@ -14,11 +14,11 @@ type LimitsLevel struct {
 	LimitsTarget
 	Limits        []Limit `json:"limits"`
 	OnUnavailable Policy  `json:"on_unavailable,omitempty"`
-	// Manifest names the manifest that set the limits; empty where they were set
-	// by hand.
+	// Manifest names the manifest that manages the level; empty if the limits were
+	// set by hand.
 	Manifest string `json:"manifest,omitempty"`
-	// AuditRetentionDays is how long audit events are kept, where it is stored;
-	// the system level alone has it.
+	// AuditRetentionDays is the retention of audit events in days; 0 if it is not
+	// stored. Only the system level has it.
 	AuditRetentionDays int64 `json:"audit_retention_days,omitempty"`
 	// Version counts the changes of the level, from 1.
 	Version int64 `json:"config_version"`
@@ -76,26 +76,28 @@ type LimitsListReply struct {
 	Cursor string        `json:"cursor,omitempty"`
 }
 
-// LimitsResolveRequest asks which limits hold for an entity and a resource.
+// LimitsResolveRequest asks which limits apply to an entity and a resource.
 type LimitsResolveRequest struct {
 	Entity   string `json:"entity" rule:"entity,required"`
 	Resource string `json:"resource" rule:"resource,required"`
 }
 
-// LimitsResolveReply says which level wins and why.
+// LimitsResolveReply returns the limits that apply, the winning level, and all existing
+// levels for comparison.
 type LimitsResolveReply struct {
 	// Winner is the level that supplies all limits; levels are never merged.
 	Winner LimitsTarget `json:"winner"`
 	Limits []Limit      `json:"limits"`
-	// OnUnavailable is the policy that holds, from whichever level.
+	// OnUnavailable is the policy that applies; it may come from another level than
+	// the limits.
 	OnUnavailable Policy `json:"on_unavailable"`
-	// Levels are the levels that exist, the winner first.
+	// Levels lists the existing levels, the winner first.
 	Levels []LimitsLevel `json:"levels"`
 }
 
 // check fails unless the request names a level and limits.
 func (q *LimitsSetRequest) check() error {
-	if err := q.LimitsTarget.Check(); err != nil {
+	if err := q.Check(); err != nil {
 		return err
 	}
 	if q.Limits == nil {
@@ -104,12 +106,12 @@ func (q *LimitsSetRequest) check() error {
 	return nil
 }
 
-// check fails if the target is there and does not name a level.
+// check fails if the target is not empty and does not name a level.
 func (q *LimitsListRequest) check() error {
 	if q.LimitsTarget == (LimitsTarget{}) {
 		return nil
 	}
-	return q.LimitsTarget.Check()
+	return q.Check()
 }
 
 // DecodeConfigChange reads the payload of a broadcast on ConfigSubject.

@@ -11,8 +11,8 @@ type Amount struct {
 // a slice of the few limits of a request is a single allocation.
 type Amounts []Amount
 
-// Get is the amount of a limit; ok is false, and the amount 0, if it is not
-// named.
+// Get returns the amount of a limit; if the limit is not named, the amount is 0 and ok
+// is false.
 func (a Amounts) Get(limit string) (tokens int64, ok bool) {
 	for i := range a {
 		if a[i].Name == limit {
@@ -22,7 +22,7 @@ func (a Amounts) Get(limit string) (tokens int64, ok bool) {
 	return 0, false
 }
 
-// Positive are the amounts above 0.
+// Positive returns the amounts above 0.
 func (a Amounts) Positive() Amounts {
 	var above Amounts
 	for _, amount := range a {

@@ -18,7 +18,7 @@ const (
 	AuditEntityUpdate AuditAction = "entity.update"
 	AuditEntityDelete AuditAction = "entity.delete"
 
-	// Of OperatorNamespace alone.
+	// Only in OperatorNamespace.
 	AuditNamespaceCreate  AuditAction = "namespace.create"
 	AuditNamespaceDelete  AuditAction = "namespace.delete"
 	AuditNamespaceRecover AuditAction = "namespace.recover"
@@ -59,11 +59,12 @@ type Principal struct {
 type AuditEvent struct {
 	// ID names the event within its namespace.
 	ID string `json:"id"`
-	// Namespace is the id, not the name, which another namespace may get later.
+	// Namespace is the namespace's id; its name may be reused by another namespace.
 	Namespace string `json:"namespace"`
 	// Sequence counts the namespace's changes, from 1.
 	Sequence int64 `json:"sequence"`
-	// AtMs is when, in Unix milliseconds; it never runs against the sequence.
+	// AtMs is the time of the change, in Unix milliseconds. It never decreases along
+	// the sequence.
 	AtMs int64 `json:"at_ms"`
 	// Target names the changed item: an entity, "$SYSTEM", or "$RESOURCE:" and a
 	// resource; for operators "$NAMESPACE:" and a name, or "$LEASE_KEYS".
@@ -85,10 +86,11 @@ type AuditEvent struct {
 	Deleted *AuditDeletion `json:"deleted,omitempty"`
 }
 
-// AuditDeletion is how an audit event left the table.
+// AuditDeletion describes the deletion of an audit event from the table.
 type AuditDeletion struct {
 	By AuditDeleter `json:"by"`
-	// AtMs is when, in Unix milliseconds; DynamoDB tells whole seconds.
+	// AtMs is the time of the deletion, in Unix milliseconds, with DynamoDB's
+	// resolution of a second.
 	AtMs int64 `json:"at_ms"`
 }
 
@@ -97,15 +99,15 @@ type AuditDeleter string
 
 // The causes of a deletion.
 const (
-	DeletedByTTL  AuditDeleter = "time_to_live" // its time was over
-	DeletedByHand AuditDeleter = "hand"         // somebody did, or a purge of the namespace
+	DeletedByTTL  AuditDeleter = "time_to_live" // its retention ended
+	DeletedByHand AuditDeleter = "hand"         // a person, or a purge of the namespace
 )
 
-// AuditListRequest asks for audit events, the newest first, a page at a time:
-// of the System, a Resource or an Entity, or of all the namespace.
+// AuditListRequest lists audit events, the newest first, a page at a time: of the
+// System, a Resource or an Entity, or, without a target, of the whole namespace.
 type AuditListRequest struct {
 	LimitsTarget
-	// Action, if any, leaves the others out.
+	// Action selects events of this action; empty: all.
 	Action AuditAction `json:"action,omitempty" rule:"action"`
 	// FromMs and ToMs bound the times, both included, in Unix milliseconds; 0 is
 	// no bound.
@@ -129,21 +131,21 @@ type AuditShowRequest struct {
 	ID string `json:"id" rule:",required"`
 }
 
-// AuditShowReply is an event, and whether it is as it was written.
+// AuditShowReply holds an event. Intact is true if the event matches its MAC.
 type AuditShowReply struct {
 	AuditEvent
 	Intact bool `json:"intact"`
 }
 
-// WireSize is about how many bytes the event has in JSON, and at least that, where
-// its names are such as may be stored.
+// WireSize returns an upper estimate of the event's size in JSON, in bytes. It holds
+// for events with storable names.
 func (e *AuditEvent) WireSize() int {
 	const rest = 640 // field names, punctuation, numbers, MACs, ids
 	return rest + len(e.Target) + 6*(len(e.Who.User)+len(e.Who.Account)) + len(e.Before) + len(e.After)
 }
 
-// AuditVerifyRequest asks whether events of the namespace are there, each once and as
-// it was written, a part at a time, the newest first.
+// AuditVerifyRequest verifies that the events of the namespace are complete, unique and
+// unaltered, a part at a time, the newest first.
 type AuditVerifyRequest struct {
 	// FromMs and ToMs bound the times, both included, in Unix milliseconds; 0 is no
 	// bound.
@@ -155,26 +157,26 @@ type AuditVerifyRequest struct {
 
 // AuditVerifyReply reports the findings of a part. The last part has no cursor.
 type AuditVerifyReply struct {
-	// Checked is how many events were, repeats left out.
+	// Checked is the number of verified events, without repeats.
 	Checked  int64          `json:"checked"`
 	Findings []AuditFinding `json:"findings"`
-	// Archive is where events were looked for that have left the table; empty where
-	// the node reads no archive.
+	// Archive is the URL of the archive that the node searched for events that left
+	// the table; empty if the node has no archive.
 	Archive string `json:"archive,omitempty"`
 	Cursor  string `json:"cursor,omitempty"`
 }
 
-// AuditFinding is something that is not as it should be.
+// AuditFinding describes a defect of the audit log.
 type AuditFinding struct {
 	Kind AuditFindingKind `json:"kind"`
-	// First and Last are the sequences of the events; 0 where they are not known.
+	// First and Last are the sequences of the events; 0 if unknown.
 	First int64 `json:"first,omitempty"`
 	Last  int64 `json:"last,omitempty"`
-	// ID of the event; empty where it is missing or was not known.
+	// ID of the event; empty if the event is missing or its ID unknown.
 	ID string `json:"id,omitempty"`
 	// Where the event is: "table", or an object of the archive.
 	Where string `json:"where,omitempty"`
-	// Detail says more, for people.
+	// Detail explains the finding to people.
 	Detail string `json:"detail,omitempty"`
 }
 
@@ -183,8 +185,8 @@ type AuditFindingKind string
 
 // The kinds of defects.
 const (
-	AuditMissing    AuditFindingKind = "missing"    // an event is nowhere
-	AuditAltered    AuditFindingKind = "altered"    // an event is not as it was written
+	AuditMissing    AuditFindingKind = "missing"    // an event is neither in the table nor in the archive
+	AuditAltered    AuditFindingKind = "altered"    // an event differs from its sealed content
 	AuditDoubled    AuditFindingKind = "doubled"    // two events have the same sequence number
 	AuditUnchained  AuditFindingKind = "unchained"  // an event is intact, but its successor was chained to a different event
 	AuditUnreadable AuditFindingKind = "unreadable" // an object of the archive is damaged

@@ -6,13 +6,13 @@ type BucketRequest struct {
 	Resource string `json:"resource" rule:"resource,required"`
 }
 
-// BucketReply is a bucket as it is stored, shard by shard.
+// BucketReply describes a stored bucket, shard by shard.
 type BucketReply struct {
-	// AtMs is when it was read, in Unix milliseconds by the store's time. Two replies
-	// tell by their write units how fast each shard is written to.
+	// AtMs is the time of the read, in Unix milliseconds of the store's time. The
+	// write rate of a shard follows from the write units and times of two replies.
 	AtMs int64 `json:"at_ms"`
-	// Wanted is how many shards there shall be. Others may be split off, or merged
-	// away, soon.
+	// Wanted is the target number of shards. Until the bucket reaches it, shards
+	// split or merge.
 	Wanted int64 `json:"wanted"`
 	// Shards lists the stored shards, by number. It is empty if the bucket was never
 	// spent from, or has been full for a long time.

@@ -12,7 +12,7 @@ type CapacityRequest struct {
 	Resource string `json:"resource" rule:"resource,required"`
 	// Cursor is from the preceding page; empty for the first page.
 	Cursor string `json:"cursor,omitempty"`
-	// Limit bounds the entities of the page, up to MaxPage; 0 is DefaultPage.
+	// Limit is the maximum number of entities of the page, up to MaxPage; 0 is DefaultPage.
 	Limit int64 `json:"limit,omitempty" rule:"page"`
 }
 
@@ -32,11 +32,11 @@ type EntityCapacity struct {
 	Shards int64  `json:"shards"`
 	// Limits holds the limits that apply now, by name; empty if no config level sets any.
 	Limits []LimitCapacity `json:"limits"`
-	// Changing: the shards kept splitting or merging while they were read, so
-	// that nothing can be said; no limits are given, nor counted in the totals.
+	// Changing is true if the shards kept splitting or merging during the read. The
+	// balances are then unknown: Limits is empty, and the totals leave the entity out.
 	Changing bool `json:"changing,omitempty"`
-	// Damaged: an item of the entity cannot be read, so that nothing can be said; no
-	// limits are given, nor counted in the totals.
+	// Damaged is true if an item of the entity cannot be read. The balances are then
+	// unknown: Limits is empty, and the totals leave the entity out.
 	Damaged bool `json:"damaged,omitempty"`
 }
 
@@ -51,10 +51,10 @@ type LimitCapacity struct {
 // CapacityTotal sums up a limit over entities, in whole tokens.
 type CapacityTotal struct {
 	Name      string `json:"name"`
-	Entities  int64  `json:"entities"`  // that have the limit
-	Capacity  int64  `json:"capacity"`  // of all of them
-	Available int64  `json:"available"` // balances above zero
-	Debt      int64  `json:"debt"`      // debts, as a number above zero
+	Entities  int64  `json:"entities"`  // number of entities with the limit
+	Capacity  int64  `json:"capacity"`  // sum over these entities
+	Available int64  `json:"available"` // sum of the positive balances
+	Debt      int64  `json:"debt"`      // sum of the debts, as a positive number
 	Exhausted int64  `json:"exhausted"` // entities without a whole token left, including entities in debt
 	InDebt    int64  `json:"in_debt"`   // entities in debt
 }
@@ -103,7 +103,7 @@ func (t *CapacityTotals) add(more CapacityTotal) {
 	total.InDebt = sum(total.InDebt, more.InDebt)
 }
 
-// sum adds numbers of 0 or more, up to the largest there is.
+// sum adds nonnegative numbers and saturates at the largest int64.
 func sum(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64

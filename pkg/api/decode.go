@@ -5,7 +5,7 @@ package api
 // that need a service's data (unknown limits, forged leases) happen later.
 
 // DecodeAcquire reads the request of VerbAcquire, or of VerbAcquireOverride if
-// override is set: limits are then required, and otherwise refused.
+// override is set: limits are required with override and refused without.
 func DecodeAcquire(payload []byte, override bool) (AcquireRequest, error) {
 	var q AcquireRequest
 	err := decode(payload, func(r *reader, name string) (err error) {
@@ -116,7 +116,7 @@ func DecodeStatus(payload []byte) (StatusRequest, error) {
 	case q.Entity == "":
 		err = missing("entity")
 	case q.Consume != nil && q.Resource == "":
-		err = Errorf(CodeMissingField, "resource", "consume is asked of one resource: name it")
+		err = Errorf(CodeMissingField, "resource", "consume needs a resource: name it")
 	}
 	if err != nil {
 		return StatusRequest{}, err
@@ -182,7 +182,7 @@ func readAmounts(r *reader, lowest int64) (Amounts, error) {
 }
 
 // readLimits reads the array of limits of a level or an override; it is not empty,
-// and no name stands in it twice.
+// and its names are unique.
 func readLimits(r *reader) ([]Limit, error) {
 	limits := make([]Limit, 0, 4)
 	err := r.array(func(int) error {

@@ -11,8 +11,8 @@ import (
 // replies. They write the same bytes as encoding/json in a fraction of its time.
 // All other messages use encoding/json.
 
-// AppendJSON appends the reply's JSON form to dst. A lease is given if and only
-// if the reply admits.
+// AppendJSON appends the reply's JSON form to dst. It contains a lease if and
+// only if the reply admits the request.
 func (r AcquireReply) AppendJSON(dst []byte) []byte {
 	dst = append(dst, `{"allowed":`...)
 	dst = strconv.AppendBool(dst, r.Allowed)
@@ -122,7 +122,7 @@ func (a Amounts) AppendJSON(dst []byte) []byte {
 // MarshalJSON implements json.Marshaler.
 func (a Amounts) MarshalJSON() ([]byte, error) { return a.AppendJSON(nil), nil }
 
-// UnmarshalJSON implements json.Unmarshaler. It takes any amounts and names;
+// UnmarshalJSON implements json.Unmarshaler. It accepts any amounts and names;
 // only the decoders of requests check them.
 func (a *Amounts) UnmarshalJSON(data []byte) error {
 	r := reader{text: string(data)}
@@ -155,9 +155,8 @@ func appendString(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-// DecodeAcquireReply reads the reply to an acquire that is no error reply.
-// Fields that this version does not know are ignored, so that services may be
-// newer than their callers.
+// DecodeAcquireReply reads the reply to an acquire that is not an error
+// reply. It ignores unknown fields, so that services may be newer than their callers.
 func DecodeAcquireReply(payload []byte) (AcquireReply, error) {
 	var reply AcquireReply
 	r := reader{text: string(payload), lenient: true}

@@ -7,7 +7,7 @@ const (
 	// MaxLevels is the maximum length of a chain of entities from child to topmost
 	// ancestor, both included.
 	MaxLevels = 4
-	// MaxMetadata is how many entries an entity's metadata can have.
+	// MaxMetadata is the maximum number of entries of an entity's metadata.
 	MaxMetadata = 16
 
 	maxName          = 128 // bytes, of an entity's name
@@ -19,13 +19,13 @@ const (
 // never created can spend as well: it has no parent and no metadata.
 type Entity struct {
 	ID string `json:"entity"`
-	// Name is for people.
+	// Name is a display name.
 	Name string `json:"name,omitempty"`
-	// Parent is the entity above it.
+	// Parent is the id of the parent entity; empty if there is no parent.
 	Parent string `json:"parent,omitempty"`
 	// Cascade makes every spend of the entity a spend of its parent, too.
 	Cascade bool `json:"cascade,omitempty"`
-	// Metadata is for people and programs around Tidegate, which does not read it.
+	// Metadata is free for use by callers; Tidegate does not interpret it.
 	Metadata map[string]string `json:"metadata,omitempty"`
 	// Version counts the changes, from 1.
 	Version int64 `json:"version"`
@@ -46,10 +46,11 @@ type EntityCreateRequest struct {
 type EntityUpdateRequest struct {
 	ID   string  `json:"entity" rule:"entity,required"`
 	Name *string `json:"name,omitempty"`
-	// Parent, if empty, takes the parent away, and the cascade with it.
+	// Parent, if nil, stays as it is; an empty Parent removes the parent and the
+	// cascade.
 	Parent  *string `json:"parent,omitempty"`
 	Cascade *bool   `json:"cascade,omitempty"`
-	// Metadata replaces all of it; nil leaves it, an empty map clears it.
+	// Metadata replaces all entries; nil keeps them, an empty map removes them.
 	Metadata map[string]string `json:"metadata,omitzero"`
 	// Version, unless 0, makes the change conditional: if the entity has another
 	// version, the error is conflict.
@@ -66,8 +67,8 @@ type EntityGetRequest struct {
 // balances stay and continue to apply, as for an entity that was never created.
 type EntityDeleteRequest struct {
 	ID string `json:"entity" rule:"entity,required"`
-	// Orphan lets an entity go that has children, which keep it as their parent;
-	// without it they give the code has_children.
+	// Orphan deletes an entity even if it has children, which keep it as their
+	// parent. Without Orphan, children cause the error has_children.
 	Orphan bool `json:"orphan,omitempty"`
 }
 
@@ -83,7 +84,7 @@ type EntityChildrenRequest struct {
 	EntityListRequest
 }
 
-// EntityListRequest asks for all entities, a page at a time.
+// EntityListRequest lists all entities, a page at a time.
 type EntityListRequest struct {
 	// Cursor is from the preceding page; empty for the first page.
 	Cursor string `json:"cursor,omitempty"`
@@ -186,7 +187,7 @@ func checkEntry(key, value string) error {
 	return nil
 }
 
-// printable says whether s is UTF-8 without control characters.
+// printable reports whether s is UTF-8 without control characters.
 func printable(s string) bool {
 	for _, c := range s {
 		if c < ' ' || c >= 0x7f && c < 0xa0 {

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// Error is a refused or failed request. It is the JSON body of an error reply;
+// Error describes a refused or failed request. It is the JSON body of an error reply;
 // the headers [HeaderErrorCode] and [HeaderError] carry its status and message.
 type Error struct {
 	Code Code `json:"code"`
@@ -15,12 +15,12 @@ type Error struct {
 	Field string `json:"field,omitempty"`
 	// Message is a single line for people. Programs must not match its text.
 	Message string `json:"message"`
-	// RequestID finds the request in the service's log. It is not part of the
-	// body, but in the header [HeaderRequestID]; the client sets it.
+	// RequestID identifies the request in the service's log. It is not part of the
+	// body: the client copies it from the header [HeaderRequestID].
 	RequestID string `json:"-"`
 }
 
-// Errorf makes an Error. An empty field says that no single field is at fault.
+// Errorf returns an Error. An empty field means that no single field is at fault.
 func Errorf(code Code, field, format string, args ...any) *Error {
 	return &Error{Code: code, Field: field, Message: fmt.Sprintf(format, args...)}
 }
@@ -33,10 +33,10 @@ func (e *Error) Error() string {
 	return string(e.Code) + ": " + e.Field + ": " + e.Message
 }
 
-// Status is the error's status for the header [HeaderErrorCode].
+// Status returns the error's status for the header [HeaderErrorCode].
 func (e *Error) Status() int { return e.Code.Status() }
 
-// JSON is the body of the error's reply.
+// JSON returns the body of the error reply.
 func (e *Error) JSON() []byte {
 	body, err := json.Marshal(e)
 	if err != nil {
@@ -55,10 +55,10 @@ func DecodeError(body []byte) *Error {
 	return &e
 }
 
-// maxShown is how many characters of a refused value an error shows.
+// maxShown is the number of characters of a refused value that an error quotes.
 const maxShown = 50
 
-// cut is at most maxShown characters of a refused value.
+// cut returns at most maxShown characters of a refused value.
 func cut(value string) string {
 	n := 0
 	for i := range value {
@@ -69,7 +69,7 @@ func cut(value string) string {
 	return value
 }
 
-// shown quotes a refused value, cut, as it stands in a message.
+// shown quotes a refused value, cut, for a message.
 func shown(value string) string {
 	short := cut(value)
 	if len(short) < len(value) {

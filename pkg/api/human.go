@@ -12,15 +12,15 @@ const (
 	week   = 7 * day
 )
 
-// ParseLimit reads the form in which people write a limit:
+// ParseLimit parses the short form of a limit:
 //
 //	rpm=100/min             100 per minute, and a burst of 100
 //	tpm=10000/min:20000     10000 per minute, and a burst (capacity) of 20000
 //	slow=1/30s              1 per 30 seconds
 //
 // Periods are a unit with an optional whole number before it: s, sec, second;
-// min, minute; h, hour; d, day; w, week. A limit out of range is refused as by
-// [Limit.Check].
+// min, minute; h, hour; d, day; w, week. It refuses a limit out
+// of range with the error of [Limit.Check].
 func ParseLimit(text string) (Limit, error) {
 	name, rest, ok := strings.Cut(text, "=")
 	amount, period, ok2 := strings.Cut(rest, "/")
@@ -48,8 +48,8 @@ func ParseLimit(text string) (Limit, error) {
 	return l, nil
 }
 
-// FormatLimit writes a valid limit in the shortest form that ParseLimit reads
-// as the same limit.
+// FormatLimit returns the shortest form of a valid limit that ParseLimit parses
+// to the same limit.
 func FormatLimit(l Limit) string {
 	dst := append(make([]byte, 0, 48), l.Name...)
 	dst = append(dst, '=')
@@ -63,7 +63,7 @@ func FormatLimit(l Limit) string {
 	return string(dst)
 }
 
-// String is FormatLimit.
+// String returns FormatLimit of the limit.
 func (l Limit) String() string { return FormatLimit(l) }
 
 func badForm(text string) error {

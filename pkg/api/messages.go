@@ -31,12 +31,12 @@ type LimitStatus struct {
 	// Available is the balance over all shards after the request's own spend,
 	// rounded down; negative is debt.
 	Available int64 `json:"available"`
-	// Exceeded: this limit refuses the request.
+	// Exceeded is true if this limit refuses the request.
 	Exceeded bool `json:"exceeded,omitempty"`
-	// RetryAfterMs is when this limit alone would let the request pass: in so
-	// many whole milliseconds (1 or more), −1 with Never, 0 if not Exceeded.
+	// RetryAfterMs is the time, in whole milliseconds (1 or more), after which this
+	// limit alone would admit the request; −1 with Never, 0 if not Exceeded.
 	RetryAfterMs int64 `json:"retry_after_ms,omitempty"`
-	// Never: the request asks for more than the limit's capacity.
+	// Never is true if the request asks for more than the limit's capacity.
 	Never bool `json:"never,omitempty"`
 }
 
@@ -45,10 +45,10 @@ type AcquireRequest struct {
 	Entity   string  `json:"entity"`
 	Resource string  `json:"resource"`
 	Consume  Amounts `json:"consume"`
-	// OnUnavailable overrules the stored policies; empty: they hold.
+	// OnUnavailable overrides the stored policies; if empty, they apply.
 	OnUnavailable Policy `json:"on_unavailable,omitempty"`
-	// Limits replace the stored ones for this request. Only VerbAcquireOverride
-	// takes them, and needs them.
+	// Limits replaces the stored limits for this request. VerbAcquireOverride
+	// requires it; VerbAcquire refuses it.
 	Limits []Limit `json:"limits,omitempty"`
 }
 
@@ -58,15 +58,16 @@ type AcquireReply struct {
 	// Lease is the token for adjusting or releasing the spend. Every admitted reply
 	// has a lease, which is empty with Degraded.
 	Lease string `json:"lease"`
-	// Degraded: the store could not be reached and the policy was to allow, so
-	// nothing is known to be spent.
+	// Degraded is true if the store could not be reached and the policy allowed the
+	// request; it is unknown whether anything was spent.
 	Degraded bool `json:"degraded,omitempty"`
-	// RetryAfterMs, of a denial: the same request alone passes in so many whole
-	// milliseconds (1 or more); −1 with Never. 0 otherwise.
+	// RetryAfterMs is, for a denial, the time in whole milliseconds (1 or more) after
+	// which the same request passes if no other request spends; −1 with Never. For an
+	// admission it is 0.
 	RetryAfterMs int64 `json:"retry_after_ms,omitempty"`
-	// Never: the request can never pass, as it costs more than a capacity.
+	// Never is true if the request can never pass, because it costs more than a capacity.
 	Never bool `json:"never,omitempty"`
-	// Limits are all limits of all levels; empty with Degraded.
+	// Limits holds all limits of all cascade levels; empty with Degraded.
 	Limits []LimitStatus `json:"limits"`
 }
 
@@ -78,13 +79,13 @@ type AdjustRequest struct {
 	Deltas Amounts `json:"deltas"`
 }
 
-// AdjustReply carries the token that replaces the request's.
+// AdjustReply returns the token that replaces the request's lease.
 type AdjustReply struct {
 	Lease  string        `json:"lease"`
 	Limits []LimitStatus `json:"limits"`
 }
 
-// ReleaseRequest gives back all that a lease holds.
+// ReleaseRequest refunds all tokens that a lease holds.
 type ReleaseRequest struct {
 	Lease string `json:"lease"`
 }
@@ -94,24 +95,24 @@ type ReleaseReply struct {
 	Released bool `json:"released"`
 }
 
-// StatusRequest asks how the limits of an entity stand, spending nothing.
+// StatusRequest reads the balances of an entity's limits. It spends nothing.
 type StatusRequest struct {
 	Entity string `json:"entity"`
-	// Resource, if empty, asks for all the entity's buckets.
+	// Resource selects a bucket; empty: all buckets of the entity.
 	Resource string `json:"resource,omitempty"`
-	// Consume, if any, asks whether an acquire of so much would pass now. It
-	// needs a resource.
+	// Consume, if not empty, asks whether an acquire of these amounts would pass now.
+	// It requires a resource.
 	Consume Amounts `json:"consume,omitempty"`
 }
 
 // StatusReply answers a status request. Allowed, RetryAfterMs and Never are as
-// in AcquireReply and given only for a request with Consume.
+// in AcquireReply and set only for a request with Consume.
 type StatusReply struct {
 	Allowed      *bool         `json:"allowed,omitempty"`
 	RetryAfterMs int64         `json:"retry_after_ms,omitempty"`
 	Never        bool          `json:"never,omitempty"`
 	Limits       []LimitStatus `json:"limits"`
-	// Damaged are the resources that nothing can be said of, because a stored item
-	// cannot be read. Only given where the request names no resource.
+	// Damaged lists the resources with unknown balances, because a stored item cannot
+	// be read. It is set only if the request names no resource.
 	Damaged []string `json:"damaged,omitempty"`
 }

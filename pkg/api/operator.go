@@ -7,14 +7,13 @@ import "strings"
 // namespace name, so that a tenant's permissions never cover it.
 const OperatorNamespace = "_"
 
-// ForOperators reports whether a verb is answered under OperatorNamespace, and
-// there alone.
+// ForOperators reports whether a verb is served only under OperatorNamespace.
 func (v Verb) ForOperators() bool {
 	return strings.HasPrefix(string(v), "admin.namespace.") || strings.HasPrefix(string(v), "admin.key.")
 }
 
-// ServedIn reports whether a verb is answered in a namespace. Audit events are
-// read in the operators' as in any other.
+// ServedIn reports whether a verb is served in a namespace. The audit verbs are
+// served in OperatorNamespace as in any other.
 func (v Verb) ServedIn(namespace string) bool {
 	if strings.HasPrefix(string(v), "admin.audit.") {
 		return true
@@ -25,7 +24,7 @@ func (v Verb) ServedIn(namespace string) bool {
 // NamespaceState is a namespace's stage of life.
 type NamespaceState string
 
-// The states. Requests in a namespace are answered while it is active.
+// The states. Only an active namespace serves requests.
 const (
 	NamespaceActive  NamespaceState = "active"
 	NamespaceDeleted NamespaceState = "deleted" // kept whole: recover brings it back, purge removes it
@@ -35,24 +34,24 @@ const (
 // Namespace describes a namespace to operators. Times are Unix milliseconds.
 type Namespace struct {
 	Name string `json:"name"`
-	// ID stands in the table's keys. A name that is used again after a purge
-	// gets another id.
+	// ID is part of the table's keys. A name that is reused after a purge gets a new
+	// id.
 	ID        string         `json:"id"`
 	State     NamespaceState `json:"state"`
-	CreatedMs int64          `json:"created_ms,omitempty"` // absent if it is not known
+	CreatedMs int64          `json:"created_ms,omitempty"` // absent if unknown
 	DeletedMs int64          `json:"deleted_ms,omitempty"`
 	DeletedBy string         `json:"deleted_by,omitempty"`
 }
 
-// NamespaceRequest names the namespace that admin.namespace.create, get, delete,
-// recover and purge are about. The reply is a [Namespace], a purge's a
+// NamespaceRequest names the namespace for admin.namespace.create, get, delete,
+// recover and purge. The reply is a [Namespace]; for a purge, a
 // [NamespacePurgeReply].
 type NamespaceRequest struct {
 	Name string `json:"name" rule:"namespace,required"`
 }
 
-// NamespaceListRequest asks for the namespaces in the order of their names, a
-// page at a time.
+// NamespaceListRequest lists the namespaces in the order of their names, a page at
+// a time.
 type NamespaceListRequest struct {
 	// Cursor is from the preceding page; empty for the first page.
 	Cursor string `json:"cursor,omitempty"`
@@ -69,11 +68,11 @@ type NamespaceListReply struct {
 // NamespacePurgeReply reports the progress of a single purge request. Repeat the
 // request until Done; any caller can continue a purge.
 type NamespacePurgeReply struct {
-	// Done: nothing is left and the name is free.
+	// Done is true if no item is left and the name is free.
 	Done bool `json:"done"`
-	// Deleted is how many items this request removed.
+	// Deleted is the number of items that this request removed.
 	Deleted int64 `json:"deleted"`
-	// Remaining is about how many items are left, at least; 0 when it is done.
+	// Remaining is a lower estimate of the number of items left; 0 if Done.
 	Remaining int64 `json:"remaining"`
 }
 
@@ -88,19 +87,18 @@ type LeaseKeyState string
 
 // The states, in the order in which a key goes through them.
 const (
-	LeaseKeyNext    LeaseKeyState = "next"    // known to check leases, and about to sign them
+	LeaseKeyNext    LeaseKeyState = "next"    // checks leases, and will sign leases next
 	LeaseKeySigning LeaseKeyState = "signing" // signs new leases
 	LeaseKeyRetired LeaseKeyState = "retired" // checks leases that it signed
 )
 
-// LeaseKey describes a lease signing key; the key itself leaves the table for
-// admission nodes alone.
+// LeaseKey describes a lease signing key. Only admission nodes read the key itself.
 type LeaseKey struct {
-	ID        string        `json:"id"` // as it stands in each lease that the key signed
+	ID        string        `json:"id"` // part of each lease that the key signed
 	State     LeaseKeyState `json:"state"`
-	CreatedMs int64         `json:"created_ms"` // unix milliseconds
-	// SignsFromMs is when nodes begin to sign with it, in unix milliseconds:
-	// after all of them know it.
+	CreatedMs int64         `json:"created_ms"` // Unix milliseconds
+	// SignsFromMs is the time, in Unix milliseconds, at which nodes begin to sign
+	// with the key. By then all nodes know it.
 	SignsFromMs int64 `json:"signs_from_ms"`
 }
 

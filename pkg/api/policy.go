@@ -1,10 +1,10 @@
 package api
 
-// PolicyUnset takes a level's on_unavailable away, so that the next level is
-// asked. It stands in a [PolicySetRequest] alone.
+// PolicyUnset removes a level's on_unavailable, so that the next level's policy
+// applies. It is valid only in a [PolicySetRequest].
 const PolicyUnset Policy = "unset"
 
-// MaxAuditRetentionDays is the longest that audit events are kept: ten years of
+// MaxAuditRetentionDays is the longest retention of audit events: ten years of
 // 365 days.
 const MaxAuditRetentionDays = 3650
 
@@ -14,9 +14,9 @@ type PolicySetRequest struct {
 	LimitsTarget
 	// OnUnavailable is PolicyBlock, PolicyAllow or PolicyUnset.
 	OnUnavailable Policy `json:"on_unavailable,omitempty" rule:"policy_or_unset"`
-	// AuditRetentionDays says how long audit events of the namespace are kept,
-	// from 1 to MaxAuditRetentionDays days; 0 is the default again. The system
-	// level alone has it.
+	// AuditRetentionDays is the retention of the namespace's audit events, from 1 to
+	// MaxAuditRetentionDays days; 0 restores the default. Only the system level
+	// accepts it.
 	AuditRetentionDays *int64 `json:"audit_retention_days,omitempty" rule:"days"`
 }
 
@@ -24,7 +24,7 @@ type PolicySetRequest struct {
 // the error not_found.
 type PolicyGetRequest struct{ LimitsTarget }
 
-// PolicyLevel is a config level and the policies stored there.
+// PolicyLevel holds a config level and its stored policies.
 type PolicyLevel struct {
 	LimitsTarget
 	OnUnavailable      Policy `json:"on_unavailable,omitempty"`

@@ -128,7 +128,7 @@ func (r *reader) object(member func(name string) error) error {
 		if !r.lenient && n < len(seen) {
 			for _, other := range seen[:n] {
 				if other == name {
-					return Errorf(CodeMalformedJSON, cut(name), "stands twice in its object")
+					return Errorf(CodeMalformedJSON, cut(name), "occurs twice in its object")
 				}
 			}
 			seen[n] = name
@@ -195,7 +195,7 @@ func unknown(known string) error {
 	if known == "" {
 		return Errorf(CodeUnknownField, "", "this verb takes no fields")
 	}
-	return Errorf(CodeUnknownField, "", "this request has no such field, but: %s", known)
+	return Errorf(CodeUnknownField, "", "unknown field; the fields of this request are: %s", known)
 }
 
 // str reads a string.

@@ -3,7 +3,6 @@ package api
 import (
 	"bytes"
 	"errors"
-	"math"
 	"reflect"
 	"slices"
 	"strconv"
@@ -12,60 +11,6 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
-
-// rule says which values a field of an admin request takes. A field names its rule in the
-// struct tag `rule`; ",required" after the name refuses a request without the field.
-type rule struct {
-	text            func(string) error // of a string
-	code            Code               // refuses a number that is not whole, or out of range
-	lowest, highest int64              // of a number
-	absent          any                // the value of a field that the request leaves out; nil: zero
-}
-
-func text(check func(string) error) rule { return rule{text: check} }
-
-func number(code Code, lowest, highest int64) rule {
-	return rule{code: code, lowest: lowest, highest: highest}
-}
-
-// ruleOf returns the rule of that name; a field without a rule takes any value of its type.
-func ruleOf(name string) rule {
-	switch name {
-	case "entity":
-		return text(CheckEntity)
-	case "resource":
-		return text(CheckResource)
-	case "namespace":
-		return text(CheckNamespace)
-	case "manifest":
-		return text(CheckManifest)
-	case "limit_name":
-		return text(CheckLimitName)
-	case "policy":
-		return text(checkPolicy)
-	case "policy_or_unset":
-		return text(checkPolicyOrUnset)
-	case "action":
-		return text(func(s string) error { return AuditAction(s).Check() })
-	case "window":
-		return rule{text: func(s string) error { return Window(s).Check() }, absent: WindowHourly}
-	case "page":
-		return rule{code: CodeInvalidAmount, lowest: 1, highest: MaxPage, absent: int64(DefaultPage)}
-	case "level_version": // 0 for a level that is not stored
-		return number(CodeInvalidAmount, 0, math.MaxInt64)
-	case "version":
-		return number(CodeInvalidVersion, 1, math.MaxInt64)
-	case "time":
-		return number(CodeInvalidTime, 1, math.MaxInt64)
-	case "days":
-		return number(CodeInvalidPolicy, 0, MaxAuditRetentionDays)
-	case "tokens":
-		return number(CodeInvalidLimit, 1, MaxAmount)
-	case "seconds":
-		return number(CodeInvalidLimit, 1, MaxPeriodSeconds)
-	}
-	return rule{}
-}
 
 // member is a field of a request, as its struct tags describe it.
 type member struct {
@@ -174,6 +119,7 @@ func (d *decoding) value(dec *jsontext.Decoder, into any) error {
 		return d.limits(dec, v.Addr().Interface().(*[]Limit))
 	case reflect.Map:
 		return d.metadata(dec, v.Addr().Interface().(*map[string]string))
+	default: // the library's own decoder
 	}
 	return errors.ErrUnsupported
 }
@@ -196,6 +142,7 @@ func (d *decoding) kind(dec *jsontext.Decoder, k reflect.Kind) error {
 		want, is = "a number", next == '0'
 	case reflect.Bool:
 		want, is = "a boolean", next == 't' || next == 'f'
+	default: // requests have no other kinds
 	}
 	if is {
 		return nil
@@ -226,8 +173,9 @@ func kindName(k jsontext.Kind) string {
 		return "a number"
 	case 'n':
 		return "null"
+	default:
+		return "a boolean"
 	}
-	return "a boolean"
 }
 
 // str reads a string.
@@ -391,7 +339,7 @@ func (d *decoding) asError(payload []byte, err error) error {
 	if syntax, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		where := path(syntax.JSONPointer)
 		if errors.Is(err, jsontext.ErrDuplicateName) {
-			return Errorf(CodeMalformedJSON, where, "stands twice in its object")
+			return Errorf(CodeMalformedJSON, where, "occurs twice in its object")
 		}
 		return Errorf(CodeMalformedJSON, where, "at byte %d: %v", syntax.ByteOffset, syntax.Err)
 	}

@@ -6,11 +6,11 @@ import (
 	"math/rand/v2"
 )
 
-// MaxRequestID is how many characters a request id may have: more than a UUID or
-// a trace id, and little enough for a log line.
+// MaxRequestID is the maximum length of a request id in characters: longer than a UUID
+// or a trace id, and short enough for a log line.
 const MaxRequestID = 64
 
-// NewRequestID makes an id for a request: 16 characters, of 96 random bits.
+// NewRequestID returns a new request id: 16 characters, of 96 random bits.
 func NewRequestID() string {
 	var raw [12]byte
 	binary.LittleEndian.PutUint64(raw[:], rand.Uint64())
@@ -20,7 +20,7 @@ func NewRequestID() string {
 }
 
 // IsRequestID reports whether a text can be a request id: letters, digits and
-// `_ . : / + = @ -`, 1 to [MaxRequestID] of them, so that it can stand anywhere.
+// `_ . : / + = @ -`, 1 to [MaxRequestID] of them, so that it is safe in any context.
 func IsRequestID(id string) bool {
 	if id == "" || len(id) > MaxRequestID {
 		return false

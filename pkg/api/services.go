@@ -15,8 +15,8 @@ const (
 	statusPrefix = "tidegate.services.v1."
 )
 
-// StatusSubject is where all processes of a service answer with their
-// [ServiceStatus].
+// StatusSubject returns the subject on which all processes of a service answer with
+// their [ServiceStatus].
 func StatusSubject(service string) string { return statusPrefix + service }
 
 // ParseServiceName returns the service of a NATS micro service's name; ok is false
@@ -29,15 +29,15 @@ func ParseServiceName(name string) (service string, ok bool) {
 // ServiceStatus is the status report of a service process. Absent fields do not
 // apply to the service, or could not be determined.
 type ServiceStatus struct {
-	// Lanes of the change feed that the process follows; of a relay, the stream
-	// shards that it reads.
+	// Lanes is the number of lanes of the change feed that the process follows; for a
+	// relay, the number of stream shards that it reads.
 	Lanes *int64 `json:"lanes,omitempty"`
 	// Waiting is the number of unhandled records in these lanes.
 	Waiting *int64 `json:"waiting,omitempty"`
-	// LagSeconds is how long the oldest of them has been in the feed; of a relay,
-	// how far the feed is behind the table, in the worst of its stream shards.
+	// LagSeconds is the age in the feed of the oldest unhandled record; for a relay,
+	// the largest lag of the feed behind the table over its stream shards.
 	LagSeconds *float64 `json:"lag_seconds,omitempty"`
-	// DeadLetters of the service, of all its processes together.
+	// DeadLetters is the number of dead letters of the service, over all its processes.
 	DeadLetters *int64 `json:"dead_letters,omitempty"`
 	// Warning describes a problem of the process; empty if there is no problem.
 	Warning string `json:"warning,omitempty"`
@@ -46,7 +46,7 @@ type ServiceStatus struct {
 // Service describes a running process of a service.
 type Service struct {
 	Service   string `json:"service"` // such as "relay"
-	ID        string `json:"id"`      // of the process, until it ends
+	ID        string `json:"id"`      // unique to the process
 	Version   string `json:"version"`
 	StartedMs int64  `json:"started_ms"` // Unix milliseconds
 	ServiceStatus

@@ -12,7 +12,7 @@ type Verb string
 // The verbs that services answer.
 const (
 	VerbAcquire         Verb = "acquire"
-	VerbAcquireOverride Verb = "acquire.override" // an acquire that brings its own limits
+	VerbAcquireOverride Verb = "acquire.override" // an acquire that supplies its own limits
 	VerbAdjust          Verb = "adjust"
 	VerbRelease         Verb = "release"
 	VerbStatus          Verb = "status"
@@ -39,7 +39,7 @@ const (
 	VerbAuditVerify     Verb = "admin.audit.verify"
 )
 
-// The verbs for operators, under OperatorNamespace alone.
+// The verbs for operators, served only under OperatorNamespace.
 const (
 	VerbNamespaceCreate  Verb = "admin.namespace.create"
 	VerbNamespaceList    Verb = "admin.namespace.list"
@@ -65,7 +65,7 @@ func Verbs() []Verb {
 	}
 }
 
-// How requests find the service that answers them.
+// The names and subjects of the admission service.
 const (
 	// ServiceName is the name under which admission registers as a NATS micro
 	// service, and QueueGroup the group in which its nodes share the requests.
@@ -75,8 +75,9 @@ const (
 	// SubjectAll matches every request of every namespace.
 	SubjectAll = subjectPrefix + ">"
 
-	// EpochSubject is where admission nodes tell each other twice a second, over core
-	// NATS, which term of the settlements' stream they have looked at, and the epoch.
+	// EpochSubject is the subject on which admission nodes exchange, twice a second
+	// over core NATS, the term of the settlements' stream that they have examined,
+	// and the epoch.
 	EpochSubject = "tidegate.epoch.v1"
 
 	// ConfigSubjectAll matches every broadcast of a changed config.
@@ -88,13 +89,12 @@ const (
 
 // Headers of requests and replies.
 const (
-	// HeaderTimeout says how many whole milliseconds the caller waits, counted
-	// from when the request is received.
+	// HeaderTimeout is the caller's timeout in whole milliseconds, counted from the
+	// receipt of the request.
 	HeaderTimeout = "Tidegate-Timeout-Ms"
-	// HeaderDeadline says until when the caller waits, in the store's time: whole
-	// milliseconds since 1970-01-01T00:00:00Z. Time that the request spends on its
-	// way to a node counts, which HeaderTimeout cannot know of. With both, the
-	// earlier end holds.
+	// HeaderDeadline is the end of the caller's wait, in the store's time: whole
+	// milliseconds since 1970-01-01T00:00:00Z. Unlike HeaderTimeout, it includes the
+	// request's time in transit to a node. With both, the earlier end applies.
 	HeaderDeadline = "Tidegate-Deadline"
 	// HeaderTime is the store's time at the moment of the answer, as the node knows
 	// it, in the unit of HeaderDeadline. Nodes send it in replies to requests with
@@ -125,10 +125,10 @@ const (
 	// MaxPeriodSeconds is the longest refill period: ten years of 365 days.
 	MaxPeriodSeconds = 3650 * 86400
 
-	// DefaultTimeout holds for requests without HeaderTimeout.
+	// DefaultTimeout applies to requests without HeaderTimeout.
 	DefaultTimeout = 2 * time.Second
-	// MaxTimeout is the longest that a node works on a request; callers may
-	// announce more.
+	// MaxTimeout is the longest time that a node works on a request; longer timeouts
+	// of callers are cut to it.
 	MaxTimeout = time.Minute
 
 	// DefaultNamespace exists from the start.
@@ -138,15 +138,15 @@ const (
 	MaxPage     = 1000
 )
 
-// Subject is where requests of a verb in a namespace (its name, or "*" to
-// subscribe to all) are sent.
+// Subject returns the subject for requests of a verb in a namespace (its name, or
+// "*" to subscribe to all).
 func Subject(namespace string, verb Verb) string {
 	return subjectPrefix + namespace + "." + string(verb)
 }
 
-// ParseSubject takes a request's subject apart. It says nothing on whether the
-// namespace is well-formed or the verb exists; ok is false if there are no two
-// such parts.
+// ParseSubject splits a request's subject into namespace and verb. It does not check
+// that the namespace is well-formed or the verb exists; ok is false if either part
+// is missing.
 func ParseSubject(subject string) (namespace string, verb Verb, ok bool) {
 	rest, ok := strings.CutPrefix(subject, subjectPrefix)
 	if !ok {
@@ -165,24 +165,24 @@ func ParseSubject(subject string) (namespace string, verb Verb, ok bool) {
 // under OperatorNamespace, the [NamespaceChange].
 func ConfigSubject(namespace string) string { return configPrefix + namespace }
 
-// ParseConfigSubject is the namespace of a config broadcast.
+// ParseConfigSubject returns the namespace of a config broadcast.
 func ParseConfigSubject(subject string) (namespace string, ok bool) {
 	namespace, ok = strings.CutPrefix(subject, configPrefix)
 	return namespace, ok && namespace != ""
 }
 
-// InboxPrefix is where replies to a namespace's clients go; permissions keep
-// tenants out of each other's.
+// InboxPrefix returns the prefix of the reply subjects of a namespace's clients.
+// NATS permissions keep tenants out of each other's inboxes.
 func InboxPrefix(namespace string) string { return "_INBOX_" + namespace }
 
-// MayAnswer reports whether a reply may be sent to a subject that a request
-// names for it. NATS does not check whether the caller may publish there, and the
-// node that answers may: to JetStream and the system ("$…"), and to nodes.
+// MayAnswer reports whether a node may send a reply to the subject that a request
+// names. NATS does not check that the caller may publish to it, and the node has
+// wider permissions: it may publish to JetStream and the system ("$…"), and to nodes.
 func MayAnswer(inbox string) bool {
 	return !strings.HasPrefix(inbox, "$") && !strings.HasPrefix(inbox, "tidegate.")
 }
 
-// FormatTimeout is the value of HeaderTimeout for a wait, rounded down to whole
+// FormatTimeout returns the value of HeaderTimeout for a wait, rounded down to whole
 // milliseconds but never below 1.
 func FormatTimeout(wait time.Duration) string {
 	return strconv.FormatInt(max(1, wait.Milliseconds()), 10)
@@ -204,13 +204,13 @@ func ParseTimeout(value string) (time.Duration, error) {
 	return time.Duration(min(ms, MaxTimeout.Milliseconds())) * time.Millisecond, nil
 }
 
-// FormatTime is the value of HeaderDeadline and HeaderTime for a moment of the
+// FormatTime returns the value of HeaderDeadline and HeaderTime for a moment of the
 // store's time, rounded up to a whole millisecond.
 func FormatTime(at time.Time) string {
 	return strconv.FormatInt(at.Add(time.Millisecond-1).UnixMilli(), 10)
 }
 
-// ParseDeadline reads HeaderDeadline; ok is false where it is absent (empty). A
+// ParseDeadline reads HeaderDeadline; ok is false if it is absent (empty). A
 // value above the range of int64 counts as the latest moment.
 func ParseDeadline(value string) (unixMs int64, ok bool, err error) {
 	if value == "" {
@@ -220,19 +220,19 @@ func ParseDeadline(value string) (unixMs int64, ok bool, err error) {
 	return unixMs, err == nil, err
 }
 
-// ParseTime reads HeaderTime; ok is false where it is absent or malformed.
+// ParseTime reads HeaderTime; ok is false if it is absent or malformed.
 func ParseTime(value string) (at time.Time, ok bool) {
 	ms, err := strconv.ParseInt(value, 10, 64)
 	return time.UnixMilli(ms), err == nil && ms > 0
 }
 
-// parseMs reads digits; a number out of range is the largest there is.
+// parseMs parses digits; a number out of range becomes the largest int64.
 func parseMs(header, value string) (int64, error) {
 	for i := range len(value) {
 		if value[i] < '0' || value[i] > '9' {
-			return 0, Errorf(CodeInvalidTimeout, header, "%s is no whole number of milliseconds", shown(value))
+			return 0, Errorf(CodeInvalidTimeout, header, "%s is not a whole number of milliseconds", shown(value))
 		}
 	}
-	ms, _ := strconv.ParseInt(value, 10, 64) // of digits alone, the error says out of range, and ms is the largest there is
+	ms, _ := strconv.ParseInt(value, 10, 64) // for digits, the only error is out of range; ms is then the largest int64
 	return ms, nil
 }

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// Window is how long the spans of time are that usage is summed up over. They
-// begin and end in UTC.
+// Window is the length of the time spans over which usage is summed. Spans begin and
+// end at UTC boundaries.
 type Window string
 
-// The windows. Monthly ones are kept only where the aggregator is told to.
+// The windows. Monthly usage is kept only if the aggregator is configured for it.
 const (
 	WindowHourly  Window = "hourly"
 	WindowDaily   Window = "daily"
@@ -50,9 +50,9 @@ func (w Window) Span(atMs int64) (start, end time.Time) {
 // VerbUsageList and of VerbUsageSummary.
 type UsageRequest struct {
 	Entity string `json:"entity" rule:"entity"`
-	// Resource leaves the others out; empty: all.
+	// Resource selects a resource; empty: all.
 	Resource string `json:"resource,omitempty" rule:"resource"`
-	// Window is WindowHourly where it is empty.
+	// Window selects the length of windows; empty: WindowHourly.
 	Window Window `json:"window,omitempty" rule:"window"`
 	// FromMs and ToMs bound the time, in Unix milliseconds: windows that ended before
 	// FromMs or began after ToMs are left out; 0 is no bound.
@@ -60,7 +60,7 @@ type UsageRequest struct {
 	ToMs   int64 `json:"to_ms,omitempty" rule:"time"`
 	// Cursor is from the preceding page; empty for the first page.
 	Cursor string `json:"cursor,omitempty"`
-	// Limit bounds the snapshots of the page, up to MaxPage; 0 is DefaultPage.
+	// Limit is the maximum number of snapshots of the page, up to MaxPage; 0 is DefaultPage.
 	Limit int64 `json:"limit,omitempty" rule:"page"`
 }
 
@@ -103,11 +103,10 @@ type UsageSnapshot struct {
 	// kept apart for each set of such limits. Empty for the stored limits.
 	Override string `json:"override,omitempty"`
 	Window   Window `json:"window"`
-	// StartMs is the window's first moment and EndMs the first that is not in it,
-	// in Unix milliseconds.
+	// StartMs is the window's start and EndMs its end, exclusive, in Unix milliseconds.
 	StartMs int64 `json:"start_ms"`
 	EndMs   int64 `json:"end_ms"`
-	// Acquires is how many were admitted.
+	// Acquires is the number of admitted acquires.
 	Acquires int64 `json:"acquires"`
 	// Limits holds the limits with usage, by name.
 	Limits []LimitUsage `json:"limits"`
@@ -132,7 +131,7 @@ type UsageTotal struct {
 	Resource string `json:"resource"`
 	Override string `json:"override,omitempty"` // as in UsageSnapshot
 	Name     string `json:"name"`
-	Windows  int64  `json:"windows"` // in which it was used
+	Windows  int64  `json:"windows"` // number of windows with usage
 	Used     int64  `json:"used"`
 	// Average is Used divided by Windows.
 	Average float64 `json:"average"`
@@ -181,7 +180,7 @@ func (t *UsageTotals) add(more UsageTotal) {
 	}
 }
 
-// netSum adds numbers of either sign, up to the largest there are.
+// netSum adds numbers of either sign and saturates at the bounds of int64.
 func netSum(a, b int64) int64 {
 	switch {
 	case b > 0 && a > math.MaxInt64-b:

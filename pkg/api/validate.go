@@ -8,8 +8,8 @@ const (
 	maxNamespace = 63
 )
 
-// ReservedLimit is the limit name under which Tidegate counts write units. No
-// user's limit may have it.
+// ReservedLimit is the limit name under which Tidegate counts write units. Users'
+// limits must not have it.
 const ReservedLimit = "wcu"
 
 // CheckEntity fails with invalid_entity unless id is an entity id: letters,
@@ -70,7 +70,7 @@ func (p Policy) Check() error {
 	switch p {
 	case "", PolicyBlock, PolicyAllow:
 		return nil
-	case PolicyUnset: // is stored nowhere
+	case PolicyUnset: // never stored
 	}
 	return Errorf(CodeInvalidPolicy, "", "%s: the policy is %q or %q", shown(string(p)), PolicyBlock, PolicyAllow)
 }
@@ -124,7 +124,7 @@ func (t LimitsTarget) Check() error {
 	return nil
 }
 
-// fits says whether name has 1 to longest characters, all of them allowed.
+// fits reports whether name has 1 to longest characters, all of them allowed.
 func fits(name string, longest int, allowed func(byte) bool) bool {
 	if name == "" || len(name) > longest {
 		return false

@@ -5,19 +5,19 @@
 //
 // # The idea
 //
-// A balance is never stored. Two counts that only grow make it:
+// A balance is never stored. It is computed from two counts that only grow:
 //
-//	refilled   what came in since instant 0, a function of the clock alone
-//	drawn      what went out, the one number that is stored
+//	refilled   millitokens refilled since instant 0, a function of the clock alone
+//	drawn      millitokens spent or overflowed, the only stored number
 //
 //	balance = min(capacity, refilled − drawn)
 //
-// Nothing is ever written to refill a bucket, no fraction is lost however often
-// it is looked at, and spends of several writers add up in any order.
+// Refilling a bucket needs no write, reading it loses no fraction, and spends of
+// several writers add up in any order.
 //
 //	millitokens
 //	    ▲                        · refilled ·
-//	    │                   · ·╱            ╲· what can be spent now
+//	    │                   · ·╱            ╲· available now
 //	    │              · ·   ┌─────────────
 //	    │         · ·        │  ← a spend lifts drawn
 //	    │    · ·  ┌──────────┘ drawn
@@ -25,34 +25,36 @@
 //	    │─────────┘        · ·
 //	    └──────────────────────────────────▶ time
 //
-// Where drawn lies below refilled − capacity, the bucket is full and what came in
-// since has overflowed. The next spend sets drawn to that line first, which
-// counts the overflow as drawn, and adds its cost. Where drawn lies above
+// If drawn is below refilled − capacity, the bucket is full and the refill above
+// its capacity has overflowed. The next spend first sets drawn to that line, which
+// counts the overflow as drawn, and then adds its cost. If drawn is above
 // refilled, the bucket is in debt.
 //
 // # Glossary
 //
 //   - capacity: the most that a bucket holds, its burst.
-//   - refill: what it regains per period; [Limit.Refilled] counts it from instant 0.
+//   - refill: the amount it regains per period; [Limit.Refilled] counts it from
+//     instant 0.
 //   - drawn: the part of that count that is spent or has overflowed.
-//   - window: one limit of one shard at one moment ([Window]): all that a drawn
-//     count is compared with.
-//   - idle: full and overflowing; the next spend sets drawn. Otherwise busy: it
-//     adds to drawn.
-//   - change: what one write does to a drawn count, and the range of counts for
-//     which that is right ([Change]). The range is the write's condition, so that
-//     a writer that knows an old count spoils nothing.
-//   - tally: several operations on one count, composed into one change ([Tally]).
-//   - shard: one of Count equal parts of a bucket ([Shard]).
+//   - window: a limit of a shard at a given moment ([Window]), with the two numbers
+//     that a drawn count is compared with.
+//   - idle: full and overflowing; the next spend sets drawn. Otherwise busy: the
+//     next spend adds to drawn.
+//   - change: the effect of a write on a drawn count, and the range of counts for
+//     which it is correct ([Change]). The range is the write's condition, so that
+//     a writer with an outdated count does no harm.
+//   - tally: several operations on the same count, composed into a single change
+//     ([Tally]).
+//   - shard: a part of a bucket that is divided into Count equal parts ([Shard]).
 //   - share: a shard's part of an amount: floor((amount + Index) / Count). The
 //     shares of all shards sum to the amount exactly (Hermite's identity).
 //   - split level: a shard's Count, a power of two. A split doubles it, and each
 //     shard splits at its own moment.
-//   - pool: one limit over all the shards of a bucket ([Pool]). It must list all
-//     of them, each at its level, for its answers to be right. It holds the sum of
-//     their balances: the debt of one shard counts against the others.
+//   - pool: a limit over all the shards of a bucket ([Pool]). Its answers are
+//     correct only if it lists all shards, each at its level. It holds the sum of
+//     their balances: the debt of a shard counts against the others.
 //
-// A bucket of four shards, and where each of them came from:
+// A bucket of four shards, with the parent of each shard above it:
 //
 //	level 1          0
 //	               ╱   ╲
@@ -77,7 +79,7 @@
 //
 // Limits that pass [Limit.Validate] keep every count within int64 for 100 years,
 // on up to [MaxShards] shards. Beyond, and for limits that would take longer than
-// that to fill, counts and times saturate; they never wrap. Amounts of one
+// that to fill, counts and times saturate; they never wrap. Amounts of an
 // operation are at most [MaxTokens] tokens; functions do not check that again, nor
 // that a limit is valid.
 package bucket

@@ -9,16 +9,16 @@ import (
 // Instant is a moment: milliseconds since 2025-01-01T00:00:00Z.
 type Instant int64
 
-// EpochUnixMs is instant 0 in unix milliseconds.
+// EpochUnixMs is instant 0 in Unix milliseconds.
 const EpochUnixMs int64 = 1735689600000
 
-// At is the instant of a time, cut to milliseconds.
+// At returns the instant of a time, cut to milliseconds.
 func At(t time.Time) Instant { return Instant(t.UnixMilli() - EpochUnixMs) }
 
-// Time is the instant as a time, in UTC.
+// Time returns the instant as a time, in UTC.
 func (i Instant) Time() time.Time { return time.UnixMilli(int64(i) + EpochUnixMs).UTC() }
 
-// Milli is how many millitokens a token has.
+// Milli is the number of millitokens in a token.
 const Milli int64 = 1000
 
 // Bounds within which every drawn count fits int64 for 100 years.
@@ -31,7 +31,7 @@ const (
 	MaxShards       = 32                          // per bucket
 )
 
-// Limit is the setting of one token bucket, undivided over its shards.
+// Limit holds the settings of a token bucket, undivided over its shards.
 type Limit struct {
 	Name     string
 	Capacity int64 // millitokens: the most it holds, its burst
@@ -39,7 +39,7 @@ type Limit struct {
 	Period   int64 // milliseconds
 }
 
-// LimitError says which setting of a limit is out of bounds.
+// LimitError names the setting of a limit that is out of bounds.
 type LimitError struct {
 	Field  string // capacity, refill_amount, refill_period_seconds or rate
 	Reason string
@@ -70,9 +70,8 @@ func above(a, b, c, d int64) bool {
 	return ah > ch || (ah == ch && al > cl)
 }
 
-// Refilled is R(t): how many millitokens were refilled from instant 0 to t if
-// nothing ever overflowed, floor(t × Refill / Period). It saturates instead of
-// wrapping.
+// Refilled returns R(t) = floor(t × Refill / Period): the millitokens refilled from
+// instant 0 to t if no refill ever overflowed. It saturates instead of wrapping.
 func (l Limit) Refilled(t Instant) int64 {
 	if t >= 0 {
 		q, _ := mulDiv(uint64(t), uint64(l.Refill), uint64(l.Period))
@@ -85,12 +84,13 @@ func (l Limit) Refilled(t Instant) int64 {
 	return -q
 }
 
-// saturated is where refill counts and times stop growing: above what the highest
-// rate refills in 100 years (6.4 × 10^18), and 2^61 below the end of int64, so
-// that capacities, costs and the debts of all shards (2^56 at most) can be added.
+// saturated is the value at which refill counts and times stop growing. It is above
+// the refill of 100 years at the highest rate (6.4 × 10^18), and 2^61 below the end
+// of int64, so that capacities, costs and the debts of all shards (2^56 at most) can
+// be added without overflow.
 const saturated = math.MaxInt64 - 1<<61
 
-// mulDiv is a×b/c with its remainder, saturating instead of wrapping.
+// mulDiv returns a×b/c with its remainder, saturating instead of wrapping.
 func mulDiv(a, b, c uint64) (quotient int64, remainder uint64) {
 	hi, lo := bits.Mul64(a, b)
 	if hi >= c {
@@ -103,10 +103,10 @@ func mulDiv(a, b, c uint64) (quotient int64, remainder uint64) {
 	return int64(q), r
 }
 
-// FillTime is how many milliseconds the limit takes from empty to full, rounded up.
+// FillTime returns how many milliseconds the limit takes from empty to full, rounded up.
 func (l Limit) FillTime() int64 { return ceilMulDiv(l.Capacity, l.Period, l.Refill) }
 
-// ceilMulDiv is ⌈a×b/c⌉ for positive b and c and a ≥ 0.
+// ceilMulDiv returns ⌈a×b/c⌉ for positive b and c and a ≥ 0.
 func ceilMulDiv(a, b, c int64) int64 {
 	q, r := mulDiv(uint64(a), uint64(b), uint64(c))
 	if r > 0 {
@@ -115,7 +115,7 @@ func ceilMulDiv(a, b, c int64) int64 {
 	return q
 }
 
-// reached is the least instant at which Refilled is at least count.
+// reached returns the least instant at which Refilled is at least count.
 func (l Limit) reached(count int64) Instant {
 	if count > 0 {
 		return Instant(ceilMulDiv(count, l.Period, l.Refill))
@@ -124,7 +124,7 @@ func (l Limit) reached(count int64) Instant {
 	return Instant(-q)
 }
 
-// Floor is a number of millitokens in whole tokens, rounded down, also below zero.
+// Floor converts millitokens to whole tokens, rounded down, also below zero.
 func Floor(milli int64) int64 { return floorDiv(milli, Milli) }
 
 func floorDiv(a, b int64) int64 {

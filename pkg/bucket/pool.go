@@ -6,14 +6,14 @@ import (
 	"sort"
 )
 
-// ShardDrawn is a shard and its drawn count of one limit.
+// ShardDrawn is a shard with its drawn count of a limit.
 type ShardDrawn struct {
 	Shard
 	Drawn int64 // millitokens
 }
 
-// Pool is one limit over all shards of a bucket. As long as no shard is full it holds,
-// and owes, what a bucket of one shard would: a debt blocks at any number of shards.
+// Pool combines a limit over all shards of a bucket. As long as no shard is full, it
+// holds and owes the same as an unsharded bucket: a debt blocks at any number of shards.
 type Pool struct {
 	Limit  Limit
 	Shards []ShardDrawn
@@ -24,8 +24,8 @@ func (p Pool) balance(i int, now Instant) int64 {
 	return p.Limit.Window(s.Shard, now).Balance(s.Drawn)
 }
 
-// Available returns what the bucket holds, in millitokens: the sum of all balances.
-// The debt of one shard counts against the others. Negative is debt.
+// Available returns the bucket's balance in millitokens: the sum of all shards'
+// balances. The debt of a shard counts against the others. Negative is debt.
 func (p Pool) Available(now Instant) int64 {
 	var sum int64
 	for i := range p.Shards {
@@ -35,11 +35,11 @@ func (p Pool) Available(now Instant) int64 {
 }
 
 // Holds reports whether the bucket holds a cost, 0 or more. A bucket in debt does not
-// hold 0. One that holds a cost has shards above zero that together have it.
+// hold 0. If it returns true, the shards with a positive balance together hold the cost.
 func (p Pool) Holds(cost int64, now Instant) bool { return p.Available(now) >= cost }
 
-// RetryAfter is the smallest number of whole milliseconds after which the
-// bucket holds the cost, 0 where it does now; ok is false where it never will,
+// RetryAfter returns the smallest number of whole milliseconds after which the
+// bucket holds the cost, 0 if it does now; ok is false if it never will,
 // because the cost is above the capacity.
 func (p Pool) RetryAfter(cost int64, now Instant) (ms int64, ok bool) {
 	if cost > p.Limit.Capacity {
@@ -53,14 +53,14 @@ func (p Pool) RetryAfter(cost int64, now Instant) (ms int64, ok bool) {
 	return int64(wait), true
 }
 
-// Late returns how many milliseconds later than a bucket of one shard this one leaves
-// its debt, 0 if it is not in debt. Shards that are full regain nothing while another
-// is in debt; one shard regains at the full rate.
+// Late returns by how many milliseconds this bucket leaves its debt later than an
+// unsharded bucket would, 0 if it is not in debt. The cause is that full shards
+// regain nothing while another is in debt; a single shard regains at the full rate.
 func (p Pool) Late(now Instant) int64 {
 	if p.Available(now) >= 0 {
 		return 0
 	}
-	var drawn int64 // of one shard, with what has overflowed
+	var drawn int64 // of the unsharded bucket, including the overflow
 	for i := range p.Shards {
 		s := &p.Shards[i]
 		drawn += max(s.Drawn, p.Limit.Window(s.Shard, now).Full())
@@ -69,7 +69,7 @@ func (p Pool) Late(now Instant) int64 {
 	return divided - max(0, int64(p.Limit.reached(drawn)-now))
 }
 
-// fullAt is a moment by which every shard is full.
+// fullAt returns a moment by which every shard is full.
 func (p Pool) fullAt(now Instant) Instant {
 	latest := now
 	for i := range p.Shards {
@@ -78,15 +78,15 @@ func (p Pool) fullAt(now Instant) Instant {
 	return latest
 }
 
-// Take is what is taken from one shard.
+// Take is an amount to draw from a shard.
 type Take struct {
 	Index  int // of Pool.Shards
 	Amount int64
 }
 
-// Gather takes a cost from several shards by levelling: the fullest give first,
-// so that what is left is as even as can be. ok is false where the bucket does
-// not hold the cost.
+// Gather divides a cost over several shards by levelling: it draws from the fullest
+// shards first, so that the remaining balances are as even as possible. ok is false
+// if the bucket does not hold the cost.
 func (p Pool) Gather(cost int64, now Instant) (takes []Take, ok bool) {
 	if !p.Holds(cost, now) {
 		return nil, false
@@ -102,7 +102,7 @@ func (p Pool) Gather(cost int64, now Instant) (takes []Take, ok bool) {
 		}
 	}
 	slices.SortStableFunc(parts, func(a, b part) int { return cmp.Compare(b.balance, a.balance) })
-	// Level the n fullest down to the next one until they hold the cost.
+	// Lower the n fullest shards to the balance of the next until they cover the cost.
 	var sum int64
 	for n := 1; n <= len(parts); n++ {
 		sum += parts[n-1].balance

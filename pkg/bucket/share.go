@@ -2,7 +2,7 @@ package bucket
 
 import "math/bits"
 
-// Shard is one of Count equal parts of a bucket.
+// Shard is a part of a bucket that is divided into Count equal parts.
 type Shard struct {
 	Index int // 0 to Count−1
 	Count int // the split level: a power of two
@@ -11,7 +11,7 @@ type Shard struct {
 // Whole is the only shard of an unsharded bucket.
 func Whole() Shard { return Shard{Index: 0, Count: 1} }
 
-// Share is the shard's part of x: floor((x + Index) / Count). The parts of all
+// Share returns the shard's part of x: floor((x + Index) / Count). The parts of all
 // shards sum to x exactly (Hermite's identity).
 func (s Shard) Share(x int64) int64 {
 	if s.Count == 1 {
@@ -20,13 +20,13 @@ func (s Shard) Share(x int64) int64 {
 	return floorDiv(x+int64(s.Index), int64(s.Count))
 }
 
-// Split is the two shards that a shard becomes. Their parts sum to its part.
+// Split returns the two shards that result from a split. Their parts sum to its part.
 func (s Shard) Split() (own, child Shard) {
 	return Shard{s.Index, 2 * s.Count}, Shard{s.Index + s.Count, 2 * s.Count}
 }
 
-// Parent is the index of the shard that this one was split from: its index
-// without the highest bit. Shard 0 has none and is its own.
+// Parent returns the index of the shard that this shard was split from: its index
+// without the highest bit. Shard 0 was not split off; its Parent is 0.
 func (s Shard) Parent() int {
 	if s.Index == 0 {
 		return 0
@@ -34,5 +34,5 @@ func (s Shard) Parent() int {
 	return s.Index - 1<<(bits.Len(uint(s.Index))-1)
 }
 
-// Born is the split level at which the shard came to be, 1 for shard 0.
+// Born returns the split level at which the shard was created, 1 for shard 0.
 func (s Shard) Born() int { return 1 << bits.Len(uint(s.Index)) }

@@ -1,9 +1,9 @@
 package bucket
 
-// Tally applies operations, in order, to one limit's known drawn count and
-// composes them into one Change. For every drawn count the Change holds for,
-// applying it equals applying the operations one after another, each under its
-// own condition of DESIGN §4.
+// Tally applies operations, in order, to a limit's known drawn count and composes
+// them into a single Change. For every drawn count that the Change holds for,
+// applying it equals applying the operations in sequence, each under its own
+// condition.
 type Tally struct {
 	window   Window
 	known    int64 // the drawn count before all operations
@@ -16,14 +16,14 @@ func NewTally(w Window, drawn int64) Tally {
 	return Tally{window: w, known: drawn, change: unbounded()}
 }
 
-// drawn is the count after the operations so far.
+// drawn returns the count after the operations so far.
 func (t *Tally) drawn() int64 { return t.change.Apply(t.known) }
 
-// Balance is the balance after the operations so far, in millitokens.
+// Balance returns the balance after the operations so far, in millitokens.
 func (t *Tally) Balance() int64 { return t.window.Balance(t.drawn()) }
 
 // Spend takes cost millitokens, 0 included, if the balance holds them; a limit
-// in debt refuses even 0. Refused, it changes nothing.
+// in debt refuses even 0. If refused, it changes nothing.
 func (t *Tally) Spend(cost int64) bool {
 	if t.Balance() < cost {
 		return false
@@ -37,7 +37,7 @@ func (t *Tally) Spend(cost int64) bool {
 }
 
 // Debit takes k millitokens whatever the balance is, unless the debt would exceed
-// MaxDebt. It reports false, and changes nothing, where it would.
+// MaxDebt. In that case it changes nothing and returns false.
 func (t *Tally) Debit(k int64) bool {
 	deepest := t.window.Refilled + MaxDebt
 	if t.drawn() > deepest-k {
@@ -47,9 +47,9 @@ func (t *Tally) Debit(k int64) bool {
 	return true
 }
 
-// Credit gives k millitokens back. The capacity applies when the balance is read.
+// Credit returns k millitokens to the balance. The capacity applies when the balance is read.
 // The count falls at most to MaxDebt below that of a full bucket, which keeps it
-// within int64: it reports true where that bound takes effect.
+// within int64: it returns true if that bound takes effect.
 func (t *Tally) Credit(k int64) (clamped bool) {
 	t.consumed -= k
 	lowest := t.window.Full() - MaxDebt
@@ -63,9 +63,8 @@ func (t *Tally) Credit(k int64) (clamped bool) {
 	return false
 }
 
-// CapDebt makes the change right only where it leaves at most debt millitokens
-// of debt. It reports false, and changes nothing, where the known count is
-// beyond that.
+// CapDebt restricts the change to counts that it leaves with at most debt millitokens
+// of debt. If the known count is beyond that, it changes nothing and returns false.
 func (t *Tally) CapDebt(debt int64) bool {
 	most := t.window.Refilled + debt
 	if t.drawn() > most {
@@ -75,14 +74,14 @@ func (t *Tally) CapDebt(debt int64) bool {
 	return true
 }
 
-// Change is the composed change.
+// Change returns the composed change.
 func (t *Tally) Change() Change { return t.change }
 
-// Consumed is the net change of the consumption counter, in millitokens.
+// Consumed returns the net change of the consumption counter, in millitokens.
 func (t *Tally) Consumed() int64 { return t.consumed }
 
-// take adds k to a busy count of at most highest; an idle count is set to k
-// above full, because what overflowed counts as drawn.
+// take adds k to a busy count of at most highest. It sets an idle count to k above
+// full, because the overflow counts as drawn.
 func (t *Tally) take(k, highest int64) {
 	t.consumed += k
 	if t.window.Idle(t.drawn()) {
@@ -97,7 +96,7 @@ func (t *Tally) take(k, highest int64) {
 
 func (t *Tally) set(drawn int64) { t.change.Set, t.change.Amount = true, drawn }
 
-// atMost and atLeast bound the count as it is now; once it was set, it is known.
+// atMost and atLeast bound the count as it is now; once the change sets the count, no bound is needed.
 func (t *Tally) atMost(drawn int64) {
 	if !t.change.Set {
 		t.change.Max = min(t.change.Max, drawn-t.change.Amount)

@@ -2,8 +2,9 @@ package bucket
 
 // Complete reports whether the pool lists every shard of its bucket exactly once,
 // each at its level: shard j > 0 exists exactly when the level of its parent is
-// above j. Shards that were read one by one while one of them split or merged may
-// fail that. What such a set seems to hold says nothing; it has to be read again.
+// above j. A set of shards that were read separately can be incomplete if a shard
+// split or merged in between. The balances of an incomplete set mean nothing; the
+// caller has to read the shards again.
 func (p Pool) Complete() bool {
 	var levels [MaxShards]int // by index; 0 where no such shard is listed
 	for i := range p.Shards {

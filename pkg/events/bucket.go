@@ -29,7 +29,7 @@ func Consumed(c *Change[Bucket]) map[string]int64 {
 	return consumed
 }
 
-// Acquired is how many acquires a change of a bucket shard has admitted.
+// Acquired returns the number of acquires that a change of a bucket shard admitted.
 func Acquired(c *Change[Bucket]) int64 {
 	if c.New == nil {
 		return 0

@@ -12,15 +12,15 @@ import (
 var (
 	// ErrUnknownKind: this release does not know the kind; it skips and counts the event.
 	ErrUnknownKind = errors.New("unknown kind of event")
-	// ErrUnknownVersion: a newer release wrote it, so that it waits for that
-	// release; consumers are upgraded before relays.
+	// ErrUnknownVersion: a newer release wrote the event, which waits until the
+	// consumer is upgraded. Upgrade consumers before relays.
 	ErrUnknownVersion = errors.New("unknown version of the event: this release is too old for it")
-	// ErrMalformed: no release can read it.
+	// ErrMalformed: no release can read the event.
 	ErrMalformed = errors.New("malformed event")
 )
 
-// envelope is the JSON form of an event: its change is written as it is, and read
-// once its kind is known.
+// envelope is the JSON form of an event: it is written with its
+// change, and read in two steps, the change after the kind is known.
 type envelope[C any] struct {
 	Version  int    `json:"v"`
 	Kind     Kind   `json:"kind"`
@@ -32,7 +32,7 @@ type envelope[C any] struct {
 	Change   C      `json:"change"`
 }
 
-// Encode is the event's JSON. It fails for an event that Decode would not take.
+// Encode returns the event's JSON. It fails if Decode would refuse the event.
 func Encode(e *Event) ([]byte, error) {
 	kind := e.Kind()
 	x := envelope[any]{Version: versions()[kind], Kind: kind, Position: e.Position.String(), AtMs: e.AtMs, Expired: e.Expired}
@@ -131,7 +131,7 @@ func decodeChange[T any](data []byte) (*Change[T], error) {
 	return c, nil
 }
 
-// KindOf is the kind of an item's events; ok is false for items that the feed
+// KindOf returns the kind of an item's events; ok is false for items that the feed
 // does not carry, such as signing keys, counters and usage snapshots.
 func KindOf(key keys.Item) (kind Kind, ok bool) {
 	for _, kind := range Kinds() {
@@ -142,7 +142,7 @@ func KindOf(key keys.Item) (kind Kind, ok bool) {
 	return "", false
 }
 
-// fits reports whether a kind tells of such items.
+// fits reports whether an item's changes have the kind.
 func fits(kind Kind, key keys.Item) bool {
 	switch key.(type) {
 	case keys.Bucket:

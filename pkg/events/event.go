@@ -18,8 +18,8 @@ const (
 	KindNamespace Kind = "namespace" // a name in the registry
 )
 
-// versions are the kinds with the version of their images that this release
-// writes and reads. A change of meaning raises it; a new field does not.
+// versions returns, by kind, the version of images that this release writes and
+// reads. A change of meaning raises it; a new field does not.
 func versions() map[Kind]int {
 	return map[Kind]int{KindBucket: 1, KindConfig: 1, KindEntity: 1, KindAudit: 1, KindNamespace: 1}
 }
@@ -31,7 +31,7 @@ func Kinds() []Kind { return []Kind{KindBucket, KindConfig, KindEntity, KindAudi
 // the others are nil.
 type Event struct {
 	Position Position
-	AtMs     int64 // when the item was changed, Unix milliseconds; DynamoDB tells whole seconds
+	AtMs     int64 // time of the change, Unix milliseconds; DynamoDB's resolution is a second
 	Expired  bool  // the item's ttl had passed, and DynamoDB deleted it
 	Key      keys.Item
 
@@ -42,7 +42,7 @@ type Event struct {
 	Namespace *Change[Namespace]
 }
 
-// Kind is the event's kind, empty where no change is set.
+// Kind returns the event's kind, empty if no change is set.
 func (e *Event) Kind() Kind {
 	switch {
 	case e.Bucket != nil:
@@ -71,7 +71,7 @@ func (c *Change[T]) empty() bool { return c.Old == nil && c.New == nil }
 // Bucket is the image of a bucket shard. Amounts are millitokens.
 type Bucket struct {
 	ShardCount  int           `json:"shard_count"`    // the shard's split level
-	Want        int           `json:"want,omitempty"` // on shard 0: how many shards are wanted
+	Want        int           `json:"want,omitempty"` // on shard 0: the target number of shards
 	Limits      []BucketLimit `json:"limits"`         // by name
 	Fingerprint string        `json:"cfg"`            // of the settings that the item was last synced to
 	Cascade     bool          `json:"cascade,omitempty"`
@@ -122,11 +122,11 @@ type Entity struct {
 // Namespace is the image of a name in the registry.
 type Namespace struct {
 	ID        string `json:"id"`
-	DeletedMs int64  `json:"deleted_ms,omitempty"` // Unix milliseconds; 0 while it is in use
+	DeletedMs int64  `json:"deleted_ms,omitempty"` // Unix milliseconds; 0 while the namespace is in use
 }
 
 // Audit is the image of an audit event, the record of an administrative change. The
 // event's key holds the changed target, the time, and the number in the namespace.
 type Audit struct {
-	Record json.RawMessage `json:"record"` // the event as the audit verbs show it
+	Record json.RawMessage `json:"record"` // the event in the JSON form of the audit verbs
 }

@@ -12,21 +12,21 @@ import (
 // out of date within a second.
 const LoadSubject = "tidegate.load.v1"
 
-// LoadEvery is how often a node reports, in milliseconds. A bucket shard that was
-// asked for little since the last report is left out of the next.
+// LoadEvery is the interval of a node's reports, in milliseconds. A report leaves out
+// bucket shards with little load since the last report.
 const LoadEvery = 1000
 
 // MaxLoads is the maximum number of bucket shards in a report; a node with more
 // loads sends several reports.
 const MaxLoads = 500
 
-// loadVersion is that of the JSON form.
+// loadVersion is the version of the JSON form.
 const loadVersion = 1
 
 // LoadReport holds an admission node's load in the interval that has just ended, as
 // far as the change feed does not show it.
 type LoadReport struct {
-	Node   string // random, of its start
+	Node   string // random, chosen at the node's start
 	FromMs int64  // Unix milliseconds by the store's clock
 	ToMs   int64
 	Loads  []Load
@@ -36,11 +36,11 @@ type LoadReport struct {
 // Denied and Costs cover the whole bucket and are set on shard 0 only.
 type Load struct {
 	Key keys.Bucket
-	// FailedUnits are write units that were asked of the shard in vain and that no
-	// image shows: throttled writes, and refused ones that no write since has counted.
+	// FailedUnits counts the write units of failed writes to the shard that no image
+	// shows: throttled writes, and refused writes that no later write has counted.
 	FailedUnits int64
 	Requests    int64 // acquires that arrived
-	Denied      int64 // of these, because the bucket was short
+	Denied      int64 // of these, for lack of tokens in the bucket
 	// Costs holds, by limit, the 99th percentile of the costs of recent requests,
 	// in whole tokens. It is empty if too few requests arrived.
 	Costs map[string]int64

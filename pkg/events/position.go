@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// sequenceDigits is how many digits DynamoDB's sequence numbers have at most (21
-// to 40, says its API reference), so that padded ones sort as text.
+// sequenceDigits is the maximum number of digits of DynamoDB's sequence numbers (21
+// to 40 by its API reference). Numbers padded to it sort as text.
 const sequenceDigits = 40
 
 // Position is an event's place in the table's stream. Its text sorts by time for
@@ -24,7 +24,7 @@ func NewPosition(label, sequence string) (Position, error) {
 	return Position{label + "/" + strings.Repeat("0", sequenceDigits-len(sequence)) + sequence}, nil
 }
 
-// ParsePosition reads the text of a position.
+// ParsePosition parses the text of a position.
 func ParsePosition(text string) (Position, error) {
 	label, sequence, _ := strings.Cut(text, "/")
 	p, err := NewPosition(label, sequence)
@@ -34,17 +34,17 @@ func ParsePosition(text string) (Position, error) {
 	return p, nil
 }
 
-// String is the stream's label, a slash, and the sequence number padded to 40
+// String returns the stream's label, a slash, and the sequence number padded to 40
 // digits; empty for the zero Position.
 func (p Position) String() string { return p.text }
 
-// Label is the stream's: when it was enabled.
+// Label returns the stream's label, the time at which it was enabled.
 func (p Position) Label() string {
 	label, _, _ := strings.Cut(p.text, "/")
 	return label
 }
 
-// Sequence is the sequence number as DynamoDB writes it.
+// Sequence returns the sequence number in DynamoDB's form.
 func (p Position) Sequence() string {
 	_, sequence, _ := strings.Cut(p.text, "/")
 	if trimmed := strings.TrimLeft(sequence, "0"); trimmed != "" || sequence == "" {

@@ -14,8 +14,8 @@ import (
 const (
 	// StreamName is the JetStream stream that holds events and checkpoints.
 	StreamName = "TIDEGATE_CHANGES"
-	// Lanes is how many lanes a kind has. It is recorded in the stream's metadata
-	// under LanesMetadata: consumers of another number would look in other lanes.
+	// Lanes is the number of lanes of a kind. It is recorded in the stream's metadata
+	// under LanesMetadata: consumers with another number would read other lanes.
 	Lanes         = 64
 	LanesMetadata = "tidegate-lanes"
 
@@ -28,15 +28,15 @@ const (
 	deadPrefix       = "tidegate.dlq.v1."
 )
 
-// Subject is where events of a kind and a lane are published.
+// Subject returns the subject of the events of a kind and a lane.
 func Subject(kind Kind, lane int) string {
 	return changesPrefix + string(kind) + "." + strconv.Itoa(lane)
 }
 
-// KindSubject matches the events of a kind in all lanes.
+// KindSubject returns the wildcard that matches the events of a kind in all lanes.
 func KindSubject(kind Kind) string { return changesPrefix + string(kind) + ".*" }
 
-// ParseSubject takes an event's subject apart.
+// ParseSubject splits an event's subject into kind and lane.
 func ParseSubject(subject string) (kind Kind, lane int, err error) {
 	rest, ok := strings.CutPrefix(subject, changesPrefix)
 	name, number, cut := strings.Cut(rest, ".")
@@ -47,13 +47,13 @@ func ParseSubject(subject string) (kind Kind, lane int, err error) {
 	return Kind(name), lane, nil
 }
 
-// CheckpointSubject is where the checkpoint of a stream shard is kept. Stream
-// shards have names that are no subject tokens, so that it is encoded.
+// CheckpointSubject returns the subject of a stream shard's checkpoint. The subject
+// encodes the shard's name, because the name is not a valid subject token.
 func CheckpointSubject(streamShard string) string {
 	return checkpointPrefix + base64.RawURLEncoding.EncodeToString([]byte(streamShard))
 }
 
-// ParseCheckpointSubject gives the stream shard of a checkpoint.
+// ParseCheckpointSubject returns the stream shard of a checkpoint.
 func ParseCheckpointSubject(subject string) (streamShard string, err error) {
 	token, ok := strings.CutPrefix(subject, checkpointPrefix)
 	name, errName := base64.RawURLEncoding.Strict().DecodeString(token)
@@ -66,7 +66,7 @@ func ParseCheckpointSubject(subject string) (streamShard string, err error) {
 // DeadLetters returns the subject for events that a service cannot apply.
 func DeadLetters(service string) string { return deadPrefix + service }
 
-// DeadLettersAll matches the dead letters of all services.
+// DeadLettersAll is the wildcard that matches the dead letters of all services.
 const DeadLettersAll = deadPrefix + ">"
 
 // Lane returns the lane of an item's events: the 64-bit FNV-1a hash of its partition
@@ -82,16 +82,16 @@ func Lane(key keys.Item) int {
 	return int(h.Sum64() % Lanes)
 }
 
-// ReplaysAll matches every dead letter that is on its way to its service again.
+// ReplaysAll matches every dead letter that is being redelivered to its service.
 const ReplaysAll = replayPrefix + ">"
 
 const replayPrefix = "tidegate.replay.v1."
 
-// ReplaySubject is where a dead letter of a service goes to be tried again, in
-// its lane and by that service alone.
+// ReplaySubject returns the subject that redelivers a dead letter to its service, in
+// its lane and to that service only.
 func ReplaySubject(service string, lane int) string {
 	return replayPrefix + service + "." + strconv.Itoa(lane)
 }
 
-// Replays matches the dead letters that are given to a service again.
+// Replays returns the wildcard that matches the dead letters redelivered to a service.
 func Replays(service string) string { return replayPrefix + service + ".*" }

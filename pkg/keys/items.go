@@ -9,15 +9,16 @@ import (
 // Entity is a rate-limited caller: an API key, a user, a project.
 type Entity struct{ Namespace, ID string }
 
-// Key is the entity's own item, beside its configs and usage snapshots.
+// Key returns the key of the entity's own item; its configs and usage snapshots have
+// the same partition key.
 func (e Entity) Key() Key { return Key{entityPK(e.Namespace, e.ID), "#META"} }
 
-// Indexes of an entity without a parent.
+// Indexes returns the keys of an entity without a parent.
 func (e Entity) Indexes() Indexes {
 	return Indexes{GSI4: everything(e.Namespace, e.Key(), "ENTITY#"+e.ID)}
 }
 
-// IndexesUnder are the Indexes of an entity that has a parent.
+// IndexesUnder returns the Indexes of an entity with a parent.
 func (e Entity) IndexesUnder(parent string) Indexes {
 	in := e.Indexes()
 	in.GSI1 = &Key{parentPK(e.Namespace, parent), "CHILD#" + e.ID}
@@ -33,7 +34,7 @@ type Bucket struct {
 	Shard                       int
 }
 
-// Key is the shard's item. Every shard is a partition of its own.
+// Key returns the key of the shard's item. Every shard has its own partition.
 func (b Bucket) Key() Key {
 	return Key{b.Namespace + "/BUCKET#" + b.Entity + "#" + b.Resource + "#" + strconv.Itoa(b.Shard), "#STATE"}
 }
@@ -89,7 +90,7 @@ func (c ResourceConfig) Indexes() Indexes {
 // Valid implements Item.
 func (c ResourceConfig) Valid() bool { return ValidNamespaceID(c.Namespace) && validPart(c.Resource) }
 
-// SystemConfig holds the limits that apply where no other level has any.
+// SystemConfig holds the limits that apply if no other level sets any.
 type SystemConfig struct{ Namespace string }
 
 // Key implements Item.
@@ -146,10 +147,10 @@ type Audit struct {
 	AtMs, Sequence int64
 }
 
-// AuditResource is the audit id of changes to a resource's level.
+// AuditResource returns the audit id of changes to a resource's level.
 func AuditResource(resource string) string { return "$RESOURCE:" + resource }
 
-// AuditNamespace is the audit id, in the registry, of changes to a namespace.
+// AuditNamespace returns the audit id, in the registry, of changes to a namespace.
 func AuditNamespace(name string) string { return "$NAMESPACE:" + name }
 
 // Times of audit keys have a fixed width, so that they sort by time.
@@ -182,7 +183,7 @@ func (a Audit) moment() string { return auditMoment(a.AtMs) + "#" + fmt.Sprintf(
 
 func auditMoment(atMs int64) string { return time.UnixMilli(atMs).UTC().Format(auditTime) }
 
-// AuditSeq is the counter that numbers the audit events of a namespace.
+// AuditSeq is the counter of the audit events of a namespace.
 type AuditSeq struct{ Namespace string }
 
 // Key implements Item.
@@ -194,8 +195,8 @@ func (s AuditSeq) Indexes() Indexes { return listed(s.Namespace, s.Key(), "AUDIT
 // Valid implements Item.
 func (s AuditSeq) Valid() bool { return validNamespace(s.Namespace) }
 
-// LeaseKey is a key that signs leases. It is in no index, and no event
-// carries it.
+// LeaseKey is a key that signs leases. Neither the indexes nor
+// the change feed contain it.
 type LeaseKey struct{ ID string }
 
 // Key implements Item.
@@ -207,8 +208,8 @@ func (LeaseKey) Indexes() Indexes { return Indexes{} }
 // Valid implements Item.
 func (l LeaseKey) Valid() bool { return validPart(l.ID) }
 
-// AuditKey is a key that seals audit events. It is in no index, and no event
-// carries it.
+// AuditKey is a key that seals audit events. Neither the indexes nor
+// the change feed contain it.
 type AuditKey struct{ ID string }
 
 // Key implements Item.
@@ -221,7 +222,7 @@ func (AuditKey) Indexes() Indexes { return Indexes{} }
 func (a AuditKey) Valid() bool { return validPart(a.ID) }
 
 // Epoch counts how often NATS was found to have forgotten settlements. The item is
-// in the registry, in no index, and no event carries it.
+// in the registry; neither the indexes nor the change feed contain it.
 type Epoch struct{}
 
 // Key implements Item.
@@ -233,7 +234,7 @@ func (Epoch) Indexes() Indexes { return Indexes{} }
 // Valid implements Item.
 func (Epoch) Valid() bool { return true }
 
-// NamespaceName is the registry's item that gives the id of a named namespace.
+// NamespaceName is the registry's item that maps a namespace's name to its id.
 type NamespaceName struct{ Name string }
 
 // Key implements Item.
@@ -245,7 +246,7 @@ func (NamespaceName) Indexes() Indexes { return Indexes{} }
 // Valid implements Item.
 func (n NamespaceName) Valid() bool { return validPart(n.Name) }
 
-// NamespaceID is the registry's item that gives the name of a namespace's id.
+// NamespaceID is the registry's item that maps a namespace's id to its name.
 type NamespaceID struct{ ID string }
 
 // Key implements Item.

@@ -13,8 +13,8 @@ const (
 	Registry = "_"
 
 	// DefaultResource is the resource name under which an entity's config for
-	// all its resources is stored. Users cannot type it: a resource starts with
-	// a letter.
+	// all its resources is stored. Users cannot enter it, because a resource
+	// starts with a letter.
 	DefaultResource = "_default_"
 
 	// AuditSystem is the audit id of changes to a namespace's system level.
@@ -24,33 +24,33 @@ const (
 	// sign leases.
 	AuditLeaseKeys = "$LEASE_KEYS"
 
-	// Spread is over how many partitions of GSI2 and GSI4 items are laid.
+	// Spread is the number of partitions of GSI2 and GSI4 that items are distributed over.
 	Spread = 16
 )
 
 const (
-	maxPart     = 256 // bytes; the longest identifier that the edge lets in
+	maxPart     = 256 // bytes; the longest identifier that the edge admits
 	namespaceID = 11  // characters: 8 bytes in base64 without padding
 )
 
 // Key is the primary key of an item, or of its row in an index.
 type Key struct{ PK, SK string }
 
-// Indexes holds the keys of an item in the indexes. Nil: the index does not
-// list the item.
+// Indexes holds the keys of an item in the indexes; nil if the index does not list
+// the item.
 type Indexes struct{ GSI1, GSI2, GSI3, GSI4 *Key }
 
 // Item is implemented by the kinds of items of this package only.
 type Item interface {
-	// Key is where the item is. It is meaningful only if the item is valid.
+	// Key returns the item's primary key. It is meaningful only if the item is valid.
 	Key() Key
-	// Indexes says which indexes list the item, and under which keys.
+	// Indexes returns the keys under which the indexes list the item.
 	Indexes() Indexes
-	// Valid says whether every part of the item may stand in a key.
+	// Valid reports whether every part of the item is allowed in a key.
 	Valid() bool
 }
 
-// NewNamespaceID makes the id of a new namespace from 8 random bytes of r.
+// NewNamespaceID returns the id of a new namespace, from 8 random bytes of r.
 func NewNamespaceID(r io.Reader) (string, error) {
 	var b [8]byte
 	if _, err := io.ReadFull(r, b[:]); err != nil {
@@ -74,7 +74,7 @@ func ValidNamespaceID(id string) bool {
 	return sextet(id[namespaceID-1])&0b11 == 0
 }
 
-// sextet is the value of a character of URL-safe base64, −1 for any other.
+// sextet returns the value of a character of URL-safe base64, −1 for any other.
 func sextet(c byte) int {
 	switch {
 	case 'A' <= c && c <= 'Z':
@@ -91,11 +91,11 @@ func sextet(c byte) int {
 	return -1
 }
 
-// validNamespace is ValidNamespaceID, the registry included.
+// validNamespace is ValidNamespaceID, but accepts the registry's id too.
 func validNamespace(id string) bool { return id == Registry || ValidNamespaceID(id) }
 
-// validPart says whether s may stand between the separators of a key: printable
-// ASCII without space and '#', neither empty nor over-long.
+// validPart reports whether s is allowed between the separators of a key: printable
+// ASCII without space and '#', 1 to maxPart bytes.
 func validPart(s string) bool {
 	if s == "" || len(s) > maxPart {
 		return false
@@ -108,8 +108,8 @@ func validPart(s string) bool {
 	return true
 }
 
-// spread is the index partition of s: 64-bit FNV-1a mod Spread, as text.
-// hash/fnv gives the same, through an allocation.
+// spread returns the index partition of s: 64-bit FNV-1a mod Spread, as text.
+// hash/fnv computes the same hash, but allocates.
 func spread(s string) string {
 	const offset, prime = 14695981039346656037, 1099511628211
 	h := uint64(offset)
@@ -132,8 +132,8 @@ func OverrideResource(resource, fingerprint string) string {
 	return resource + "~" + fingerprint
 }
 
-// ParseOverride takes the name of an override bucket apart; ok is false for any
-// other resource.
+// ParseOverride splits the name of an override bucket into resource and fingerprint;
+// ok is false for any other resource.
 func ParseOverride(name string) (resource, fingerprint string, ok bool) {
 	resource, fingerprint, ok = strings.Cut(name, "~")
 	if !ok || resource == "" || fingerprint == "" {

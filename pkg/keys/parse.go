@@ -19,8 +19,8 @@ func Parse(k Key) (Item, error) {
 	return item, nil
 }
 
-// parse reads a key by its shape and leaves its parts unchecked; nil: no shape
-// of ours.
+// parse reads a key by its shape without checking its parts. It returns nil for an
+// unknown shape.
 func parse(k Key) Item {
 	namespace, pk, _ := strings.Cut(k.PK, "/")
 	kind, name, ok := strings.Cut(pk, "#")

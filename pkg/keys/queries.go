@@ -18,13 +18,13 @@ func (q Query) Lists(row Key) bool {
 
 // Queries of the table.
 
-// ConfigsOf finds the configs of an entity.
+// ConfigsOf selects the configs of an entity.
 func ConfigsOf(namespace, entity string) Query {
 	return Query{PK: entityPK(namespace, entity), SKPrefix: "#CONFIG#"}
 }
 
-// UsageOf finds the usage snapshots of an entity; resource, and then window,
-// narrow it and may be empty.
+// UsageOf selects the usage snapshots of an entity; resource, and then window,
+// narrow the selection and may be empty.
 func UsageOf(namespace, entity, resource, window string) Query {
 	q := Query{PK: entityPK(namespace, entity), SKPrefix: "#USAGE#"}
 	if resource != "" {
@@ -50,7 +50,7 @@ func UsageOfOverrides(namespace, entity, resource string) Query {
 	return Query{PK: entityPK(namespace, entity), SKPrefix: "#USAGE#" + OverrideResource(resource, "")}
 }
 
-// AuditOf finds the audit events of an entity or level (see [Audit]), oldest
+// AuditOf selects the audit events of an entity or level (see [Audit]), oldest
 // first.
 func AuditOf(namespace, id string) Query {
 	return Query{PK: auditPK(namespace, id), SKPrefix: "#AUDIT#"}
@@ -61,21 +61,21 @@ func AuditOf(namespace, id string) Query {
 // clamped to that range.
 func AuditBetween(q Query, fromMs, toMs int64) Query {
 	q.SKFrom = q.SKPrefix + auditMoment(min(max(fromMs, 0), maxAuditMs))
-	q.SKTo = q.SKPrefix + auditMoment(min(max(toMs, 0), maxAuditMs)) + "$" // '$' is behind '#'
+	q.SKTo = q.SKPrefix + auditMoment(min(max(toMs, 0), maxAuditMs)) + "$" // '$' sorts after '#'
 	return q
 }
 
-// AuditKeys finds the keys that seal audit events.
+// AuditKeys selects the keys that seal audit events.
 func AuditKeys() Query { return Query{PK: systemPK(Registry), SKPrefix: "#AUDIT_KEY#"} }
 
-// LeaseKeys finds the keys that sign leases.
+// LeaseKeys selects the keys that sign leases.
 func LeaseKeys() Query { return Query{PK: systemPK(Registry), SKPrefix: "#LEASE_KEY#"} }
 
-// Namespaces finds all namespaces by name, in order.
+// Namespaces selects all namespaces by name, in order.
 func Namespaces() Query { return Query{PK: systemPK(Registry), SKPrefix: "#NAMESPACE#"} }
 
-// ResolveConfigs are the config items that can hold the limits of an entity for
-// a resource, the level that wins first.
+// ResolveConfigs returns the keys of the config items that can hold the limits of an
+// entity for a resource, the most specific level first.
 func ResolveConfigs(namespace, entity, resource string) [4]Key {
 	return [4]Key{
 		EntityConfig{namespace, entity, resource}.Key(),
@@ -92,19 +92,19 @@ func ChildrenOf(namespace, parent string) Query {
 	return Query{PK: parentPK(namespace, parent), SKPrefix: "CHILD#"}
 }
 
-// ParentOf is the parent that a query of ChildrenOf asks for; ok is false for
-// any other query.
+// ParentOf returns the parent of a query from ChildrenOf; ok is false for any other
+// query.
 func ParentOf(q Query) (parent string, ok bool) {
 	_, parent, ok = strings.Cut(q.PK, "/PARENT#")
 	return parent, ok
 }
 
-// AuditEvents finds, in GSI1, all audit events of a namespace, oldest first.
+// AuditEvents selects, in GSI1, all audit events of a namespace, oldest first.
 func AuditEvents(namespace string) Query {
 	return Query{PK: auditPK(namespace, ""), SKPrefix: "AUDIT#"}
 }
 
-// CapacityPartitions are the partitions of GSI2 that together list all bucket
+// CapacityPartitions returns the partitions of GSI2 that together list all bucket
 // shards of a resource.
 func CapacityPartitions(namespace, resource string) [Spread]string {
 	var pks [Spread]string
@@ -114,18 +114,18 @@ func CapacityPartitions(namespace, resource string) [Spread]string {
 	return pks
 }
 
-// BucketsOf finds, in GSI3, all bucket shards of an entity.
+// BucketsOf selects, in GSI3, all bucket shards of an entity.
 func BucketsOf(namespace, entity string) Query {
 	return Query{PK: entityPK(namespace, entity), SKPrefix: "BUCKET#"}
 }
 
-// EntitiesWithConfig finds, in GSI3, the entities with limits of their own for
+// EntitiesWithConfig selects, in GSI3, the entities with limits of their own for
 // a resource (or DefaultResource), in order.
 func EntitiesWithConfig(namespace, resource string) Query {
 	return Query{PK: namespace + "/ENTITY_CONFIG#" + resource}
 }
 
-// PurgePartitions are the partitions of GSI4 that together list everything a
+// PurgePartitions returns the partitions of GSI4 that together list everything a
 // namespace holds.
 func PurgePartitions(namespace string) [Spread]string {
 	var pks [Spread]string

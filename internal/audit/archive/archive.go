@@ -17,18 +17,18 @@ import (
 )
 
 const (
-	// maxLines bounds an object before it is compressed, in bytes: what is read at
-	// once must be small.
+	// maxLines bounds the uncompressed size of an object, in bytes, because readers
+	// hold a whole object in memory.
 	maxLines = 4 << 20
-	// maxStored bounds what is read of an object. None is written that is near it.
+	// maxStored bounds the bytes read of an object. Put writes far smaller objects.
 	maxStored = 16 << 20
 
-	// marker says that an archive is here, and in which form.
+	// marker is the key of the object that marks an archive and states its form.
 	marker = "tidegate-archive.json"
 	form1  = `{"archive":"tidegate audit events","form":1}` + "\n"
 )
 
-// errExists says that there is an object of that name.
+// errExists reports that the name is taken by an existing object.
 var errExists = errors.New("it exists already")
 
 // Archive is a folder or bucket of audit events. It implements [audit.Archive]; a nil
@@ -36,23 +36,24 @@ var errExists = errors.New("it exists already")
 type Archive struct {
 	bucket *blob.Bucket
 	where  string // for people
-	// put writes an object that is durable when it returns, or fails with errExists
-	// and leaves what is there.
+	// put writes an object that is durable when it returns. If the key exists, it
+	// fails with errExists and leaves the existing object.
 	put func(ctx context.Context, key string, content []byte) error
 	// look fails where a folder cannot be read, which the driver's list passes over;
 	// nil where its list fails too.
 	look func(folder string) error
 }
 
-// New is an archive in a bucket whose writes are durable when they return and leave
-// alone what exists. Where says what it is called in errors. Open is for URLs.
+// New returns an archive in a bucket with durable, conditional writes: a write is
+// durable when it returns and never replaces an object. Errors call the archive by
+// where. Open creates an archive from a URL.
 func New(bucket *blob.Bucket, where string) *Archive {
 	a := &Archive{bucket: bucket, where: where}
 	a.put = a.putBlob
 	return a
 }
 
-// Close ends what the archive uses.
+// Close closes the bucket.
 func (a *Archive) Close() error { return a.bucket.Close() }
 
 // Where returns the archive's URL, for people; empty for nil.
@@ -63,7 +64,7 @@ func (a *Archive) Where() string {
 	return a.where
 }
 
-// putBlob writes through the library's driver, whose store checks the condition.
+// putBlob writes through the library's driver; the store checks that the key is free.
 func (a *Archive) putBlob(ctx context.Context, key string, content []byte) error {
 	err := a.bucket.WriteAll(ctx, key, content, &blob.WriterOptions{IfNotExist: true, ContentType: "application/octet-stream"})
 	if gcerrors.Code(err) == gcerrors.FailedPrecondition {
@@ -72,15 +73,15 @@ func (a *Archive) putBlob(ctx context.Context, key string, content []byte) error
 	return err
 }
 
-// Stored is what became of events that were to be stored.
+// Stored counts the results of a Put.
 type Stored struct {
 	Written int   // objects
 	Existed int   // objects that were there already, with the same events
 	Bytes   int64 // of the objects written
 }
 
-// Put stores events of one namespace, day and lane. When it returns nil, all of them
-// are durable. After an error some may be; put again, they are not stored twice.
+// Put stores events of a single namespace, day and lane. When it returns nil, all of
+// them are durable. After an error some may be; a repeated Put does not store them twice.
 func (a *Archive) Put(ctx context.Context, lane int, events []api.AuditEvent) (Stored, error) {
 	var done Stored
 	for len(events) > 0 {
@@ -104,9 +105,9 @@ func (a *Archive) Put(ctx context.Context, lane int, events []api.AuditEvent) (S
 	return done, nil
 }
 
-// fitting is how many of the events one object may have, 1 at least.
+// fitting returns how many of the events fit into an object, at least 1.
 func fitting(events []api.AuditEvent) int {
-	const rest = 1024 // of an event, beside what was there before and after
+	const rest = 1024 // size of an event without its before and after states
 	size := 0
 	for i := range events {
 		size += len(events[i].Before) + len(events[i].After) + rest
@@ -117,8 +118,8 @@ func fitting(events []api.AuditEvent) int {
 	return len(events)
 }
 
-// store writes an object, unless it is there already. Where other content has the
-// name, it goes by the longer one.
+// store writes an object unless it exists already. If an object with other content
+// has the name, store uses the longer name with the content's hash.
 func (a *Archive) store(ctx context.Context, o *object) (written bool, err error) {
 	for _, n := range []name{o.name, o.named()} {
 		err := a.put(ctx, n.key(), o.content)
@@ -155,11 +156,11 @@ func (a *Archive) read(ctx context.Context, key string) (content []byte, err err
 	return content, nil
 }
 
-// ErrUnreachable says that there was no answer, or none that says anything of the
-// archive: an outage, that may end by itself.
+// ErrUnreachable reports an outage of the archive: no answer, or an answer that
+// reveals nothing about its state. The outage may end by itself.
 var ErrUnreachable = errors.New("the audit archive cannot be reached")
 
-// outage marks an error that is one.
+// outage adds ErrUnreachable to an error that an outage caused.
 func outage(err error) error {
 	var answer *smithyhttp.ResponseError
 	var network net.Error
@@ -172,7 +173,8 @@ func outage(err error) error {
 	return err
 }
 
-// CheckWritable fails unless objects can be written and read, and none is overwritten.
+// CheckWritable fails unless objects can be written and read, and writes never
+// overwrite an object.
 func (a *Archive) CheckWritable(ctx context.Context) error {
 	err := a.put(ctx, marker, []byte(form1))
 	if err == nil {
@@ -193,8 +195,8 @@ func (a *Archive) CheckWritable(ctx context.Context) error {
 	return nil
 }
 
-// CheckReadable fails unless objects can be listed and read. An archive in which
-// nobody has written yet is readable. The error is ErrUnreachable in an outage.
+// CheckReadable fails unless objects can be listed and read. An archive without any
+// object yet is readable. The error is ErrUnreachable in an outage.
 func (a *Archive) CheckReadable(ctx context.Context) error {
 	return outage(a.checkReadable(ctx))
 }

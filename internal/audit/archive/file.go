@@ -11,23 +11,24 @@ import (
 	"path/filepath"
 )
 
-// folderMode is that of folders: audit events are for whoever runs the service.
+// The modes of folders and files: only the service's user and group read audit events.
 const (
 	folderMode = 0o750
 	fileMode   = 0o640
 )
 
-// files writes objects into a folder of this machine. The library's driver would
-// answer before they are on the disk, and looks whether a file exists before it
-// moves its own in place, so that of two writers both could win.
+// files writes objects into a folder of this machine. The library's driver returns
+// before the content is on the disk. It also checks for an existing file before it
+// renames its own into place, so that two concurrent writers could both succeed.
 type files struct {
 	dir  string
-	sync func(folder string) error // forces to the disk what is in it by which name
+	sync func(folder string) error // forces the folder's directory entries to the disk
 }
 
-// put writes beside, forces that to the disk, and gives it the name, which fails
-// where the name is taken. Beside is where nobody lists: a list fails at a file that
-// goes away meanwhile. What a killed process leaves there is nobody's.
+// put writes a temporary file, forces it to the disk, and links it to its name, which
+// fails if the name is taken. The temporary file is outside the listed folders,
+// because a list fails if a file disappears during it. A killed process leaves its
+// temporary file behind.
 func (f files) put(_ context.Context, key string, content []byte) error {
 	path := filepath.Join(f.dir, filepath.FromSlash(key))
 	if err := f.makeFolders(filepath.Dir(path)); err != nil {
@@ -45,7 +46,7 @@ func (f files) put(_ context.Context, key string, content []byte) error {
 	case err != nil && !errors.Is(err, fs.ErrExist):
 		return err
 	}
-	// Also where it was there: whoever wrote it may not have got to this.
+	// Also if the object existed: its writer may have stopped before this step.
 	if errSync := f.sync(filepath.Dir(path)); errSync != nil {
 		return errSync
 	}
@@ -55,8 +56,8 @@ func (f files) put(_ context.Context, key string, content []byte) error {
 	return nil
 }
 
-// look fails where there is a folder, and it cannot be read. The library's driver
-// leaves such a one out of its lists.
+// look fails if a folder exists and cannot be read. The library's driver leaves such a
+// folder out of its lists.
 func (f files) look(folder string) error {
 	dir, err := os.Open(filepath.Join(f.dir, filepath.FromSlash(folder)))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -71,8 +72,8 @@ func (f files) look(folder string) error {
 	return errors.Join(err, dir.Close())
 }
 
-// makeFolders makes a folder below dir and those above it, and forces to the disk
-// that they are there.
+// makeFolders creates a folder below dir with its parents, and forces their directory
+// entries to the disk.
 func (f files) makeFolders(path string) error {
 	if _, err := os.Stat(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -17,7 +17,7 @@ const (
 	dayLayout = "2006/01/02"
 )
 
-// name is what an object is called by.
+// name holds the parts of an object's key.
 type name struct {
 	namespace   string // id
 	day         string // of the events, UTC: 2026/03/01
@@ -45,11 +45,11 @@ func (n name) key() string {
 	return fmt.Sprintf("%s%d-%d-%d%s%s", folder(n.namespace, n.day), n.lane, n.first, n.last, sum, extension)
 }
 
-// form is that of a key. What has another one in the archive is none of ours, such
-// as a file that was half written.
+// form matches the key of an object. Files with other names, such as a partly written
+// file, are not objects of the archive.
 var form = regexp.MustCompile(`^audit/([^/]+)/(\d{4}/\d{2}/\d{2})/(\d+)-(\d+)-(\d+)(?:-([0-9a-f]{16}))?\.jsonl\.gz$`)
 
-// parseName reads a key; ok is false for one that is no object's.
+// parseName parses a key; ok is false if the key is not an object's.
 func parseName(key string) (n name, ok bool) {
 	m := form.FindStringSubmatch(key)
 	if m == nil {

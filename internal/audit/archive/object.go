@@ -19,20 +19,20 @@ import (
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
-// maxLine bounds a line, in bytes. An event tells of a request of 64 KB and of what
-// was there before.
+// maxLine bounds a line, in bytes. An event holds a request of at most 64 KB and the
+// state before the change.
 const maxLine = 4 << 20
 
 // object is a file of events, ready to be written.
 type object struct {
 	name    name
-	lines   []byte // what is compressed
-	content []byte // what is stored
+	lines   []byte // uncompressed
+	content []byte // compressed, as stored
 	events  int
 }
 
-// newObject puts events of one namespace, day and lane into a file, each once.
-// There is at least one.
+// newObject puts events of the same namespace, day and lane into a file, without
+// repeats. There must be at least a single event.
 func newObject(lane int, all []api.AuditEvent) (*object, error) {
 	all = slices.Clone(all)
 	slices.SortStableFunc(all, func(x, y api.AuditEvent) int { return cmp.Compare(y.Sequence, x.Sequence) })
@@ -79,8 +79,8 @@ func (o *object) named() name {
 	return n
 }
 
-// holds reports whether stored content has the same lines. Not the same bytes: how
-// they are compressed may differ between releases.
+// holds reports whether stored content has the same lines. It compares lines because
+// the compressed bytes may differ between releases.
 func (o *object) holds(stored []byte) bool {
 	r, err := gzip.NewReader(bytes.NewReader(stored))
 	if err != nil {
@@ -90,10 +90,10 @@ func (o *object) holds(stored []byte) bool {
 	return err == nil && bytes.Equal(lines, o.lines)
 }
 
-// readLines gives the events of stored content that are wanted, by where they are, one
-// after the other. Lines that are none, or that do not belong there, and what is behind
-// a place where the content breaks off, are told to broken; its error, like that of
-// visit, ends the reading.
+// readLines calls visit for the events of stored content at the wanted positions, in
+// order. It calls broken for each line that is not an event or does not belong there,
+// and once for the rest if the content breaks off. An error of visit or broken ends
+// the reading.
 func readLines(n name, stored []byte, wanted func(audit.Position) bool, visit func(*api.AuditEvent) error, broken func(error) error) error {
 	unzipped, err := gzip.NewReader(bytes.NewReader(stored))
 	if err != nil {

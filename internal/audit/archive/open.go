@@ -17,12 +17,12 @@ import (
 	"gocloud.dev/blob/s3blob"
 )
 
-// Options are what a URL does not say.
+// Options holds the settings that are not part of the URL.
 type Options struct {
 	// AWS loads the SDK's configuration for a region, or, where that is empty, for
 	// the machine's.
 	AWS func(ctx context.Context, region string) (aws.Config, error)
-	// Create makes the folder of a file:// URL where there is none.
+	// Create makes the folder of a file:// URL if it does not exist.
 	Create bool
 }
 
@@ -31,14 +31,15 @@ var ErrBadURL = errors.New("no URL of an audit archive")
 
 var errKeys = fmt.Errorf("%w: keys do not belong into it, but into the AWS environment or files; in a name, write %%40 for @", ErrBadURL)
 
-// Open opens an archive by its URL. It does not look whether the archive can be
-// used: CheckWritable and CheckReadable do.
+// Open opens an archive by its URL. It does not check whether the archive is usable:
+// CheckWritable and CheckReadable do.
 //
 //	file:///var/lib/tidegate/archive      a folder of this machine
-//	file://./tidegate-data/archive        one below the working directory
+//	file://./tidegate-data/archive        a folder below the working directory
 //	s3://bucket/prefix?region=eu-central-1&endpoint=https://s3.example.com
 //
-// An endpoint is asked by path, as S3-compatible stores other than AWS want it.
+// With an endpoint, requests address the bucket by path, as S3-compatible stores
+// other than AWS expect.
 func Open(ctx context.Context, raw string, o Options) (*Archive, error) {
 	if !strings.HasPrefix(raw, "file:///") && !strings.HasPrefix(raw, "file://./") && strings.Contains(raw, "@") {
 		return nil, errKeys // before anything: no error may show them
@@ -120,7 +121,7 @@ func openS3(ctx context.Context, u *url.URL, o Options) (*Archive, error) {
 		return nil, fmt.Errorf("open the audit archive %s: %w", u, err)
 	}
 	client := s3.NewFromConfig(cfg, func(o *s3.Options) {
-		o.BaseEndpoint = nil // one that is there is another service's
+		o.BaseEndpoint = nil // a configured endpoint belongs to another service
 		if endpoint != "" {
 			o.BaseEndpoint, o.UsePathStyle = &endpoint, true
 		}

@@ -16,8 +16,8 @@ import (
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
-// Page finds the newest events that a query asks for. Its memory is that of what it
-// returns, and of a few objects.
+// Page returns the newest events that match a query. Its memory is bounded by the
+// page and a few objects.
 func (a *Archive) Page(ctx context.Context, q audit.ArchiveQuery) (audit.ArchivePage, error) {
 	if a == nil {
 		return audit.ArchivePage{}, nil
@@ -48,7 +48,7 @@ type search struct {
 	objects int  // behind Before
 
 	visited []audit.Place // of the day under way, where Objects may end the page
-	oldest  *audit.Place  // that was visited on the days before; nil: none
+	oldest  *audit.Place  // event visited on the days before; nil if there were no events
 	paused  *audit.Place  // where Objects ended the page
 }
 
@@ -82,8 +82,8 @@ func (s *search) down() audit.Place {
 	return audit.Place{}
 }
 
-// day looks through the objects of a day and reports whether to go on to the one
-// before it.
+// day searches the objects of a day and reports whether to continue with the day
+// before.
 func (s *search) day(ctx context.Context, day string) (more bool, err error) {
 	names, err := s.names(ctx, day)
 	if err != nil {
@@ -93,7 +93,7 @@ func (s *search) day(ctx context.Context, day string) (more bool, err error) {
 	var ahead []content
 	for i, n := range names {
 		if s.full && n.last < s.found[len(s.found)-1].Event.Sequence {
-			return false, nil // what is there is older than all of the page
+			return false, nil // the remaining objects are older than the whole page
 		}
 		if s.spent() && (i == 0 || n.last < names[i-1].last) && s.pause(n.last) {
 			return false, nil
@@ -134,7 +134,7 @@ func oldestOf(oldest *audit.Place, visited []audit.Place, above int64) *audit.Pl
 	return oldest
 }
 
-// names are the objects of a day that may hold what is looked for, the newest first.
+// names returns the objects of a day that may hold matching events, the newest first.
 func (s *search) names(ctx context.Context, day string) ([]name, error) {
 	prefix := folder(s.q.Namespace, day)
 	if s.lane >= 0 {
@@ -166,7 +166,7 @@ func (s *search) names(ctx context.Context, day string) ([]name, error) {
 // for each.
 const readAhead = 8
 
-// content is what an object holds, or why it cannot be read.
+// content holds an object's content, or the error of reading it.
 type content struct {
 	stored []byte
 	err    error
@@ -183,7 +183,7 @@ func (a *Archive) fetch(ctx context.Context, names []name) []content {
 	return all
 }
 
-// object looks through one object.
+// object searches an object.
 func (s *search) object(n name, c content) error {
 	switch {
 	case errors.Is(c.err, audit.ErrObjectDamaged):
@@ -276,7 +276,7 @@ func (a *Archive) days(ctx context.Context, namespace, newest, oldest string, vi
 			for _, day := range days {
 				day = part(year) + "/" + part(month) + "/" + part(day)
 				if _, err := time.Parse(dayLayout, day); err != nil || !within(day, newest, oldest) {
-					continue // none of ours
+					continue // not a folder of the archive
 				}
 				if more, err := visit(day); err != nil || !more {
 					return err
@@ -304,7 +304,7 @@ func (a *Archive) lookInto(folder string) error {
 	return nil
 }
 
-// folders are those in a folder, the last first.
+// folders returns the subfolders of a folder, the last first.
 func (a *Archive) folders(ctx context.Context, prefix string) ([]string, error) {
 	if err := a.lookInto(prefix); err != nil {
 		return nil, err
@@ -327,7 +327,7 @@ func (a *Archive) folders(ctx context.Context, prefix string) ([]string, error) 
 	}
 }
 
-// Find is every copy of one event that differs from the others.
+// Find returns every distinct copy of an event.
 func (a *Archive) Find(ctx context.Context, namespace string, at audit.Position) ([]*audit.Archived, error) {
 	page, err := a.Page(ctx, audit.ArchiveQuery{
 		Namespace: namespace, Before: audit.Position{AtMs: at.AtMs, Sequence: at.Sequence + 1}, Since: at, Events: 1, Bytes: maxLines,

@@ -28,7 +28,7 @@ type Cuts struct {
 	count atomic.Int64
 }
 
-// NewCuts returns a dialer whose connections break at a tenth of the batches.
+// NewCuts returns a dialer that breaks its connections at a tenth of the batches.
 func NewCuts(random *rand.Rand) *Cuts {
 	return CutsBy(func() Cut {
 		switch random.IntN(20) {
@@ -41,8 +41,8 @@ func NewCuts(random *rand.Rand) *Cuts {
 	})
 }
 
-// CutsBy returns a dialer whose connections break as next decides for each batch. Calls
-// of next are not concurrent.
+// CutsBy returns a dialer that breaks its connections as next decides for each batch.
+// Calls of next are not concurrent.
 func CutsBy(next func() Cut) *Cuts { return &Cuts{next: next} }
 
 // Count returns the number of broken connections.

@@ -13,8 +13,8 @@ import (
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-// Damages are, by name, expressions that make a bucket item with a limit rpm one that
-// cannot be decoded, as a hand or another program would.
+// Damages returns, by name, update expressions that make a bucket item with a limit
+// rpm undecodable, as a manual edit or another program would.
 func Damages() map[string]string {
 	return map[string]string{
 		"a wrong type":        "SET b_rpm_dr = :text",
@@ -25,7 +25,7 @@ func Damages() map[string]string {
 	}
 }
 
-// Damage applies one of the [Damages] to an item that is there.
+// Damage applies an expression from [Damages] to an existing item.
 func Damage(ctx context.Context, t testing.TB, client *dynamodb.Client, tableName string, key keys.Bucket, expression string) {
 	t.Helper()
 	values := map[string]types.AttributeValue{}

@@ -9,8 +9,9 @@ import (
 	"github.com/tidegate/tidegate/engine/fault"
 )
 
-// Mishaps is for fault.Transport.Match: it lets every third write meet a fault of one
-// of all kinds, some of them only after the write was made.
+// Mishaps returns a function for fault.Transport.Match that fails a third of the
+// writes, at random, with faults of all kinds; some faults occur only after the write
+// was made.
 func Mishaps(random *rand.Rand) func(operation string, body []byte) fault.Fault {
 	var mu sync.Mutex
 	late := errors.New("the connection was lost")

@@ -25,7 +25,7 @@ import (
 	"github.com/tidegate/tidegate/internal/table"
 )
 
-// Bench is a table and what stands before it.
+// Bench is a table with its clients and a fault transport.
 type Bench struct {
 	DB     *dynamodb.Client // through Faults; the SDK makes no attempts of its own beyond the first
 	Direct *dynamodb.Client // past all faults
@@ -45,9 +45,9 @@ func New(t testing.TB) *Bench {
 	return Behind(t, engine.New(engine.Options{Now: now}).HTTPClient(), now)
 }
 
-// Stale is New on a clock that passes, which may be that of a bubble of testing/synctest.
-// Reads of indexes show what DB wrote as it was up to so long ago; what Direct writes is in
-// them at once.
+// Stale is New on a running clock, for example the clock of a testing/synctest bubble.
+// Index reads may lag behind writes of DB by up to upTo; writes of Direct are in the
+// indexes at once.
 func Stale(t testing.TB, now func() time.Time, upTo time.Duration) *Bench {
 	t.Helper()
 	embedded := engine.New(engine.Options{Now: now}).HTTPClient()
@@ -79,8 +79,8 @@ func with(t testing.TB, o fault.Options) *Bench {
 	return b
 }
 
-// Fail lets the next requests of an operation, such as "UpdateItem", meet these
-// faults, one each; the zero Fault lets one pass.
+// Fail injects these faults into the next requests of an operation, such as
+// "UpdateItem": a fault for each request, in order. The zero Fault lets a request pass.
 func (b *Bench) Fail(operation string, faults ...fault.Fault) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -94,17 +94,17 @@ func (b *Bench) Forgive(operation string) {
 	delete(b.planned, operation)
 }
 
-// Before runs do before the next request of an operation arrives. What do asks
-// of the table, it asks through Direct; it may call Before again.
+// Before runs do before the next request of an operation arrives. In do, use Direct
+// for requests to the table; do may call Before again.
 func (b *Bench) Before(operation string, do func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.before[operation] = do
 }
 
-// EndAt is a context whose deadline passes a while after the nth request of an
-// operation arrives, so that a test need not guess how long the others take. It
-// uses Before.
+// EndAt returns a context that ends, as by a deadline, the duration while after the
+// nth request of an operation arrives. So a test need not guess the duration of the
+// other requests. It uses Before.
 func (b *Bench) EndAt(ctx context.Context, operation string, n int, while time.Duration) context.Context {
 	e := &ending{Context: ctx, over: make(chan struct{})}
 	var count func()
@@ -119,7 +119,7 @@ func (b *Bench) EndAt(ctx context.Context, operation string, n int, while time.D
 	return e
 }
 
-// ending is a context that ends like one whose deadline has passed.
+// ending is a context that ends with DeadlineExceeded when over is closed.
 type ending struct {
 	context.Context //nolint:containedctx // it is a context
 	over            chan struct{}
@@ -136,8 +136,8 @@ func (e *ending) Err() error {
 	}
 }
 
-// Calls is how many requests of an operation there were, those that met a fault
-// included; of all operations where it is empty.
+// Calls returns the number of requests of an operation, including failed requests; if
+// operation is empty, of all operations.
 func (b *Bench) Calls(operation string) int {
 	if operation == "" {
 		return int(b.Faults.Total().Calls)
