@@ -66,6 +66,7 @@ func folders() []folder {
 		{"services", []string{"pkg", "internal"}, []string{""}},
 		{"services/admission", []string{"pkg", "internal/config", "internal/process", "internal/shards", "internal/store", "internal/table"}, []string{""}},
 		{"services/admission/lease", []string{"pkg/api", "pkg/bucket", "internal/control", "internal/leader", "internal/rollback", "internal/store", "internal/table"}, []string{""}},
+		{"services/admission/live", []string{"pkg/events", "pkg/keys"}, []string{"github.com/nats-io/nats.go"}},
 		{"test", []string{"pkg", "internal", "services", "engine"}, []string{""}},
 		{"cmd", []string{"pkg", "internal", "services", "engine"}, []string{""}},
 	}

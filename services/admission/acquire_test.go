@@ -196,7 +196,7 @@ func TestBadInputWritesNothing(t *testing.T) {
 	}
 }
 
-// A limit that was added while the news of it got lost is known within a second.
+// A limit that was added while its invalidation got lost is known within a second.
 func TestAnAddedLimitIsFoundWithoutNews(t *testing.T) {
 	w := newWorld(t)
 	rpmPerDay(t, w, 10)

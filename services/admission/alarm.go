@@ -40,7 +40,7 @@ func (w *writer) disarm() {
 	w.alarmAt = never
 }
 
-// overdue answers every call whose time is up, also while the store hangs.
+// overdue answers every call that has run out of time, also while the store hangs.
 func (w *writer) overdue() {
 	now := w.env.clock.Mono()
 	var late []*call

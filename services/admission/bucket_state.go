@@ -30,7 +30,7 @@ type bucketState struct {
 	spends     atomic.Int64                 // multi-shard spends that are not decided yet
 
 	mu      sync.Mutex
-	reading *treeRead // guarded by mu: of all shards; nil while there is none
+	reading *treeRead // guarded by mu: the read of all shards that is under way, or nil
 }
 
 // treeSnapshot is a whole bucket as it was read.
@@ -52,7 +52,8 @@ func (b *bucketState) key() keys.Bucket { return b.first.writer.key }
 func (b *bucketState) forgetTree() { b.whole.Store(nil) }
 
 // recent returns the whole bucket from a read of at most that age, with newer snapshots
-// of its shards; nil where there is none, or where the snapshots do not fit together.
+// of its shards. It returns nil if there is no such read, or if the snapshots do not fit
+// together.
 func (b *bucketState) recent(age time.Duration) shards.Tree {
 	read := b.whole.Load()
 	if read == nil || b.router.env.clock.Mono()-read.at > age {
@@ -106,7 +107,7 @@ func (b *bucketState) tree(ctx context.Context) (shards.Tree, error) {
 	}
 }
 
-// readTree returns the read under way, a new read where there is none.
+// readTree returns the read under way, or starts a read.
 func (b *bucketState) readTree() *treeRead {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -24,7 +24,7 @@ const (
 var errUnsettled = errors.New("the limits kept changing while they were spent from")
 
 // cascade is an acquire that spends from an entity and its ancestors, or finds out that
-// the entity has none. It runs in the background and asks the writer of each level, so
+// the entity has no ancestors. It runs in the background and asks the writer of each level, so
 // that children of a parent share the parent's writes.
 type cascade struct {
 	*spend
@@ -36,7 +36,7 @@ type level struct {
 	*member
 	settings *config.Resolved // that the cascade goes by
 	standing standing
-	state    result // the result that the standing follows from, if there is one
+	state    result // the result that the standing follows from, if any
 }
 
 // cascade decides an acquire of several levels, in the background.
@@ -106,8 +106,8 @@ func (c *cascade) climb() error {
 	return unknownAt(c.settings(), amounts)
 }
 
-// follow walks from the child up. It asks the levels whose settings are unknown, or, once
-// a second, all levels for limits that a walk before did not find.
+// follow walks from the child up. It asks the levels with unknown settings. Once a second
+// it also asks all levels for limits that an earlier walk did not find.
 func (c *cascade) follow(missing api.Amounts) error {
 	entities := make([]string, 0, maxLevels)
 	c.levels = make([]*level, 0, maxLevels)

@@ -178,7 +178,7 @@ func TestALoneCascadeIsOneWriteALevel(t *testing.T) {
 }
 
 // A parent that an entity gets, changes or loses while its bucket lives is
-// obeyed as soon as the news of it is there.
+// obeyed as soon as its invalidation is there.
 func TestAParentThatChanges(t *testing.T) {
 	w := newWorld(t)
 	w.setLimits(t, api.LimitsTarget{System: true}, perDay("rpm", 100))

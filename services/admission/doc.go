@@ -13,7 +13,7 @@
 //	  │ acquire                                ▲ answer, admit or deny
 //	  ▼                                        │
 //	route    router, task             (cascade level × shard) of the acquire
-//	  │        cascade                all levels or none: ask, refund, deny
+//	  │        cascade                all levels or no level: ask, refund, deny
 //	  │        bucketState            shards of a bucket: choose, double, merge
 //	  │        multiShardSpend        a spend over several shards
 //	  │ submit                                 ▲ verdict: commit, deny, show, drop,
@@ -31,14 +31,15 @@
 //
 //   - The router makes a call, a writer answers it with a verdict. verdictDivided tells the
 //     router to start a multi-shard spend, verdictMoved to start a cascade, or, for a
-//     settlement whose shard is gone, to hand it to the parent shard.
+//     settlement of a shard that is gone, to hand it to the parent shard.
 //   - The writer tells its recorder about throttles, debt and load. The router's member is
 //     the recorder; it doubles or merges shards, and reports the load.
 //   - The router tells the replier of an acquire the outcome, and the shell replies.
 //   - All rooms share the node's env: store, clock, worker pool, nonces, metrics and log.
 //
-// Package lease issues and settles leases, and reaches buckets through this package. The
-// control plane is handed in: see [Control].
+// Package lease issues and settles leases, and reaches buckets through this package. Package
+// live follows the change feed and remembers invalidations; it calls no room. The control
+// plane is handed in: see [Control].
 //
 // # Words
 //

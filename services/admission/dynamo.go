@@ -4,15 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
@@ -165,28 +161,28 @@ func (s *bucketStore) failed(ctx context.Context, err error, form string, key ke
 	return a
 }
 
-// classify reads an error of a write.
+// classify reads the outcome of a single attempt at a write from its error.
 func classify(err error) answer {
-	var refused *types.ConditionalCheckFailedException
-	if errors.As(err, &refused) {
-		return refusedBy(refused)
-	}
-	switch {
-	case isThrottle(err):
+	switch store.OutcomeOf(err) {
+	case store.Refused:
+		return refusedBy(err)
+	case store.Throttled, store.Conflict:
 		return answer{outcome: outcomeThrottled, err: err}
-	case isRejected(err) || neverSent(err):
+	case store.Rejected, store.NotSent:
 		return answer{outcome: outcomeFailed, err: err}
+	case store.Applied, store.Unknown:
 	}
 	return answer{outcome: outcomeUnknown, err: err}
 }
 
-// refusedBy takes the truth from the failed condition.
-func refusedBy(refused *types.ConditionalCheckFailedException) answer {
-	a := answer{outcome: outcomeRefused, err: refused}
-	if len(refused.Item) == 0 {
+// refusedBy returns the state of the item that refused a write.
+func refusedBy(refusal error) answer {
+	a := answer{outcome: outcomeRefused, err: refusal}
+	found, _ := store.RefusedItem(refusal)
+	if len(found) == 0 {
 		return a
 	}
-	item, err := table.DecodeBucket(refused.Item)
+	item, err := table.DecodeBucket(found)
 	if err != nil {
 		return answer{outcome: outcomeDamaged, err: err}
 	}
@@ -194,14 +190,10 @@ func refusedBy(refused *types.ConditionalCheckFailedException) answer {
 	return a
 }
 
-// isThrottle reports an error that says: not applied, come back later.
+// isThrottle reports whether the store refused a call for now: it may be repeated later.
 func isThrottle(err error) bool {
-	var provisioned *types.ProvisionedThroughputExceededException
-	var throttling *types.ThrottlingException
-	var limit *types.RequestLimitExceeded
-	var conflict *types.TransactionConflictException
-	return errors.As(err, &provisioned) || errors.As(err, &throttling) ||
-		errors.As(err, &limit) || errors.As(err, &conflict)
+	outcome := store.OutcomeOf(err)
+	return outcome == store.Throttled || outcome == store.Conflict
 }
 
 // isHot reports a throttle of the item's own partition. More shards do not help a
@@ -219,18 +211,4 @@ func isHot(err error) bool {
 	return slices.ContainsFunc(reasons, func(r types.ThrottlingReason) bool {
 		return strings.HasPrefix(aws.ToString(r.Reason), "TableWriteKeyRange")
 	})
-}
-
-// isRejected reports an answer with a 4xx status: the store understood the
-// request and did not apply it.
-func isRejected(err error) bool {
-	var resp *awshttp.ResponseError
-	return errors.As(err, &resp) && resp.HTTPStatusCode() >= http.StatusBadRequest &&
-		resp.HTTPStatusCode() < http.StatusInternalServerError
-}
-
-// neverSent reports a connection that was not made.
-func neverSent(err error) bool {
-	var op *net.OpError
-	return errors.Is(err, syscall.ECONNREFUSED) || (errors.As(err, &op) && op.Op == "dial")
 }

@@ -136,9 +136,9 @@ func (f flight) peek(ctx context.Context, calls []*call) {
 	f.read(ctx, calls)
 }
 
-// checkClock asks the store, whose answer may tell the time, and fails the calls if it
-// does not: a wrong Date must not keep the node from asking for a right Date, and a store
-// without any must not be asked without end.
+// checkClock asks the store, because the Date of a reply tells the time, and fails the
+// calls if the time stays unknown. A wrong Date must not keep the node from asking for a
+// right Date, and the node must not ask a store that sends no Date without end.
 func (f flight) checkClock(ctx context.Context, calls []*call) {
 	f.read(ctx, calls)
 	if _, err := f.env.clock.Now(); err != nil && f.throttles == 0 {

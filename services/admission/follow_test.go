@@ -2,7 +2,6 @@ package admission
 
 import (
 	"encoding/json"
-	"fmt"
 	"strconv"
 	"sync"
 	"testing"
@@ -18,6 +17,7 @@ import (
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/events"
 	"github.com/tidegate/tidegate/pkg/keys"
+	"github.com/tidegate/tidegate/services/admission/live"
 )
 
 // feed is the change feed as a relay fills it.
@@ -66,14 +66,14 @@ func configEvent(key keys.Item) *events.Event {
 // follower is a node that follows the feed.
 func (w *world) follower(t *testing.T) *node {
 	t.Helper()
-	n := w.node(t, Tuning{FeedHeartbeat: minHeartbeat})
+	n := w.node(t, Tuning{FeedHeartbeat: live.MinHeartbeat})
 	n.follows(t)
 	return n
 }
 
 func (n *node) follows(t *testing.T) {
 	t.Helper()
-	require.Eventually(t, n.following.Load, patience, time.Millisecond, "the node does not follow the feed")
+	require.Eventually(t, n.follower.Following, patience, time.Millisecond, "the node does not follow the feed")
 }
 
 // outdated reports whether the node resolves the bucket again, when next asked.
@@ -126,9 +126,9 @@ func TestEntitiesAndNamespacesInTheFeed(t *testing.T) {
 	settled := func(more uint64) {
 		t.Helper()
 		heard += more
-		require.Eventually(t, func() bool { return n.news.heard.Load() == heard }, patience, time.Millisecond)
+		require.Eventually(t, func() bool { return n.memory.invalidations.Count() == heard }, patience, time.Millisecond)
 	}
-	heard = n.news.heard.Load()
+	heard = n.memory.invalidations.Count()
 	change(&events.Entity{Name: "before", Version: 1}, &events.Entity{Name: "after", Version: 2})
 	settled(1)
 	require.False(t, n.outdated("api-key-123", "gpt-4", w.ns), "a name concerns nobody")
@@ -154,27 +154,17 @@ func TestEntitiesAndNamespacesInTheFeed(t *testing.T) {
 	}, patience, time.Millisecond)
 }
 
-// What this release cannot read may concern everything.
-func TestAnUnreadableChangeConcernsEverything(t *testing.T) {
-	w := newWorld(t)
-	f := w.feed(t)
-	n := w.follower(t)
-	before := testutil.ToFloat64(n.Service.metrics.renewals)
-	f.send(t, events.Subject(events.KindConfig, 0), []byte(`{"v":2,"kind":"config"}`))
-	require.Eventually(t, func() bool { return testutil.ToFloat64(n.Service.metrics.renewals) == before+1 }, patience, time.Millisecond)
-}
-
 // A node needs no feed. When there is one, it follows it; and what was changed
 // before that is read again.
 func TestANodeWithoutAFeed(t *testing.T) {
 	w := newWorld(t)
 	rpmPerDay(t, w, 10)
-	n := w.node(t, Tuning{FeedHeartbeat: minHeartbeat})
+	n := w.node(t, Tuning{FeedHeartbeat: live.MinHeartbeat})
 	nc := w.nats.Connect(t)
 	require.EqualValues(t, 10, n.acquireAt(t, nc, one).Limits[0].Capacity)
 	rpmPerDay(t, w, 9)
 	require.EqualValues(t, 10, n.acquireAt(t, nc, one).Limits[0].Capacity, "it has not heard of that")
-	require.False(t, n.following.Load())
+	require.False(t, n.follower.Following())
 	w.feed(t)
 	n.follows(t)
 	require.EqualValues(t, 9, n.acquireAt(t, nc, one).Limits[0].Capacity)
@@ -221,62 +211,6 @@ func TestWhatWasMissedIsReadAgain(t *testing.T) {
 	require.Eventually(t, func() bool { return capacity() == 97 }, patience, time.Millisecond)
 }
 
-// An event, or a heartbeat, that does not follow the one before tells of others
-// that were lost.
-func TestAGapIsNoticed(t *testing.T) {
-	n := newWorld(t).node(t, Tuning{})
-	key := keys.SystemConfig{Namespace: "AAAAAAAAAAA"}
-	e := configEvent(key)
-	e.Position, _ = events.NewPosition("2026-11-21T08:00:00.000", "1")
-	data, err := events.Encode(e)
-	require.NoError(t, err)
-	event := func(sequence int) *nats.Msg {
-		return &nats.Msg{
-			Subject: events.Subject(events.KindConfig, 0), Sub: &nats.Subscription{}, Data: data,
-			Reply: fmt.Sprintf("$JS.ACK.%s.c.1.%d.%d.1763712000000000000.0", events.StreamName, 100+sequence, sequence),
-		}
-	}
-	heartbeat := func(last string) *nats.Msg {
-		return &nats.Msg{Header: nats.Header{headerStatus: {statusHeartbeat}, headerLastConsumer: {last}}}
-	}
-	for name, c := range map[string]struct {
-		messages []*nats.Msg
-		broken   bool
-	}{
-		"in order":                {[]*nats.Msg{heartbeat("0"), event(1), event(2), heartbeat("2")}, false},
-		"the first is missing":    {[]*nats.Msg{event(2)}, true},
-		"one in between":          {[]*nats.Msg{event(1), event(3)}, true},
-		"one comes again":         {[]*nats.Msg{event(1), event(1)}, true},
-		"the last":                {[]*nats.Msg{event(1), heartbeat("2")}, true},
-		"the consumer is deleted": {[]*nats.Msg{{Header: nats.Header{headerStatus: {"409"}}}}, true},
-	} {
-		tail := &tail{node: n.Service, broken: make(chan error, 1)}
-		for _, m := range c.messages {
-			tail.take(m)
-		}
-		require.Equal(t, c.broken, len(tail.broken) > 0, name)
-	}
-}
-
-// A feed is silent after several heartbeats in a row without a message, and not
-// because one came late.
-func TestSilenceIsNoticed(t *testing.T) {
-	n := newWorld(t).node(t, Tuning{})
-	tail := &tail{node: n.Service, broken: make(chan error, 1)}
-	heartbeat := &nats.Msg{Header: nats.Header{headerStatus: {statusHeartbeat}, headerLastConsumer: {"0"}}}
-	for range 3 {
-		for range longestSilence {
-			require.False(t, tail.silent())
-		}
-		tail.take(heartbeat)
-	}
-	for range longestSilence + 1 { // the first tick still has the message
-		require.False(t, tail.silent())
-	}
-	require.True(t, tail.silent())
-	require.Empty(t, tail.broken)
-}
-
 // A node that stops hears of changes for as long as it answers.
 func TestANodeThatStopsHearsOfChanges(t *testing.T) {
 	w := newWorld(t)
@@ -306,13 +240,13 @@ func TestANodeThatStopsHearsOfChanges(t *testing.T) {
 		_, err := nc.Request(api.Subject(api.DefaultNamespace, api.VerbStatus), []byte(`{"entity":"api-key-123","resource":"gpt-4"}`), time.Second)
 		return err != nil
 	}, patience, time.Millisecond)
-	heard := n.news.heard.Load()
+	heard := n.memory.invalidations.Count()
 	f.tell(t, configEvent(keys.SystemConfig{Namespace: w.ns}))
-	require.Eventually(t, func() bool { return n.news.heard.Load() == heard+1 }, patience, time.Millisecond, "the feed")
+	require.Eventually(t, func() bool { return n.memory.invalidations.Count() == heard+1 }, patience, time.Millisecond, "the feed")
 	body, err := json.Marshal(api.LimitsTarget{System: true})
 	require.NoError(t, err)
 	require.NoError(t, nc.Publish(api.ConfigSubject(api.DefaultNamespace), body))
-	require.Eventually(t, func() bool { return n.news.heard.Load() == heard+2 }, patience, time.Millisecond, "the broadcast")
+	require.Eventually(t, func() bool { return n.memory.invalidations.Count() == heard+2 }, patience, time.Millisecond, "the broadcast")
 	close(hold)
 	require.NoError(t, <-stopped)
 	require.NotNil(t, <-answers)

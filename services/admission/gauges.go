@@ -18,7 +18,7 @@ func (s *Service) gauges(reg prometheus.Registerer) error {
 		{
 			"tidegate_admission_feed_followed", "1 while this node follows the change feed; at 0 it notices within a minute what another writer changes.",
 			func() float64 {
-				if s.following.Load() {
+				if s.follower.Following() {
 					return 1
 				}
 				return 0

@@ -10,6 +10,7 @@ import (
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/bucket"
 	"github.com/tidegate/tidegate/pkg/keys"
+	"github.com/tidegate/tidegate/services/admission/live"
 )
 
 const (
@@ -44,8 +45,8 @@ type governance struct {
 	settings atomic.Pointer[config.Resolved] // nil until first resolved
 	outdated atomic.Bool                     // the settings are known to have changed
 	doubted  atomic.Bool                     // the settings may have changed
-	heard    atomic.Uint64                   // how many invalidations were taken into account
-	// given are the limits of a bucket whose requests bring their own.
+	checked  atomic.Uint64                   // how many invalidations were taken into account
+	// given holds the limits that the requests of an override bucket bring.
 	given atomic.Pointer[[]bucket.Limit]
 
 	// owned by the flight
@@ -70,17 +71,17 @@ func (g *governance) give(given []bucket.Limit) {
 // isOutdated reports whether the settings have to be read again before the bucket is
 // next used.
 func (g *governance) isOutdated() bool {
-	news := g.env.settings.news
-	heard := news.heard.Load()
-	if seen := g.heard.Load(); seen != heard {
-		switch news.concerns(*g.key, seen) {
-		case concernChanged:
+	invalidations := g.env.settings.invalidations
+	count := invalidations.Count()
+	if seen := g.checked.Load(); seen != count {
+		switch invalidations.Since(*g.key, seen) {
+		case live.Outdated:
 			g.outdated.Store(true)
-		case concernMissed:
+		case live.Doubted:
 			g.doubted.Store(true)
-		case concernNone:
+		case live.Fresh:
 		}
-		g.heard.Store(heard)
+		g.checked.Store(count)
 	}
 	return g.outdated.Load() || g.doubted.Load()
 }

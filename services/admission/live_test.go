@@ -101,12 +101,12 @@ func liveWorld(t *testing.T) (n *node, nc *nats.Conn, set func(...api.Limit)) {
 	}
 }
 
-// hear is the news that the limits of the resource changed.
+// hear tells the node that the limits of the resource changed.
 func (n *node) hear(t *testing.T) {
 	t.Helper()
-	news, err := json.Marshal(api.LimitsTarget{Resource: "gpt-4"})
+	change, err := json.Marshal(api.LimitsTarget{Resource: "gpt-4"})
 	require.NoError(t, err)
-	(&listener{Service: n.Service}).configChanged(&nats.Msg{Subject: api.ConfigSubject(api.DefaultNamespace), Data: news})
+	(&listener{Service: n.Service}).configChanged(&nats.Msg{Subject: api.ConfigSubject(api.DefaultNamespace), Data: change})
 }
 
 func spendOf(name string, tokens int) string {

@@ -19,8 +19,8 @@ const (
 	// report tells of the bucket. Shards are doubled at 800 per second, and then, of 40
 	// nodes or fewer, at least a single node is asked as often.
 	busyRequests = 20
-	// keptCosts is the number of recent requests of a busy bucket whose costs are kept. 99
-	// in 100 of so many leave out the two or three dearest.
+	// keptCosts is the number of recent requests of a busy bucket for which the costs are
+	// kept. 99 in 100 of so many leave out the two or three dearest.
 	keptCosts = 256
 	// usualPercent of the requests cost no more than the reported cost.
 	usualPercent = 99

@@ -50,8 +50,8 @@ func (b *bucketState) isLate(tree shards.Tree) bool {
 	return state.isLate()
 }
 
-// startMerge merges all shards of a bucket whose debt would block it for too long,
-// in the background. It returns the attempt under way. After a failure the next attempt
+// startMerge merges all shards of a bucket in the background, if the bucket's debt would
+// block it for too long. It returns the attempt under way. After a failure the next attempt
 // begins a second later.
 func (b *bucketState) startMerge() *mergeAttempt {
 	e := b.router.env

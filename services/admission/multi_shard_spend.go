@@ -168,8 +168,8 @@ func (s *multiShardSpend) failed(err error) result {
 	return result{shardResult: shardResult{err: s.cause(err), settings: s.bucket.first.writer.settings.last()}}
 }
 
-// checkClock asks the store, whose answer tells the time after this machine's clock was
-// set: the snapshots may be young enough to need no read. A read that was under way when
+// checkClock asks the store for the time after this machine's clock was set: the snapshots
+// may be young enough to need no read. A read that was under way when
 // the clock was set tells nothing, so that a second read may be needed.
 func (s *multiShardSpend) checkClock() (now bucket.Instant, err error) {
 	for range 2 {

@@ -91,7 +91,7 @@ func TestTenantsShareNothing(t *testing.T) {
 	require.EqualValues(t, 2, acquireIn(t, nc, "tenant-b").Limits[0].Available, "limits of one are not the other's")
 }
 
-// A deleted namespace is refused on every node as soon as the news is there,
+// A deleted namespace is refused on every node as soon as the change is announced,
 // and comes back whole.
 func TestADeletedNamespaceIsRefusedEverywhere(t *testing.T) {
 	w := newWorld(t)

@@ -12,6 +12,7 @@ import (
 	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
+	"github.com/tidegate/tidegate/services/admission/live"
 )
 
 const (
@@ -33,7 +34,7 @@ type listener struct {
 	*Service
 	micro   micro.Service
 	changes *nats.Subscription
-	others  int // how many subscriptions the connection had without the service
+	others  int // number of subscriptions of the connection without the service
 	failed  chan struct{}
 }
 
@@ -51,7 +52,7 @@ func (s *Service) listen() (*listener, error) {
 		Version:      s.version,
 		Description:  "Tidegate admission: may this be spent?",
 		QueueGroup:   api.QueueGroup,
-		StatsHandler: func(*micro.Endpoint) any { return s.ofItself() },
+		StatsHandler: func(*micro.Endpoint) any { return s.serviceStatus() },
 		ErrorHandler: func(_ micro.Service, e *micro.NATSError) {
 			s.log.Error("NATS reports an error", "subject", e.Subject, "error", e.Description)
 		},
@@ -73,9 +74,17 @@ func (s *Service) listen() (*listener, error) {
 	return l, nil
 }
 
+// serviceStatus returns the node's status for the list of services.
+func (s *Service) serviceStatus() api.ServiceStatus {
+	if !s.follower.Following() {
+		return api.ServiceStatus{Warning: "the change feed is not followed"}
+	}
+	return api.ServiceStatus{}
+}
+
 // stop takes no more requests and returns when all received requests are handed over.
-// more returns how many subscriptions the node has made since the start. stop fails with
-// errAway if there is no server: then no more requests can come.
+// more returns the number of subscriptions that the node has made since the start. stop
+// fails with errAway if there is no server: then no more requests can come.
 func (l *listener) stop(ctx context.Context, more func() int) error {
 	if l.nats.IsClosed() {
 		return nil
@@ -180,7 +189,7 @@ func (l *listener) dispatch(r *request, subject string) {
 	})
 }
 
-// nowhere answers a request whose namespace could not be looked up. A valid acquire is
+// nowhere answers a request after the look-up of its namespace failed. A valid acquire is
 // answered by its own unavailable policy: stored policies are unknown.
 func (l *listener) nowhere(r *request, refusal *api.Error) {
 	override := r.verb == api.VerbAcquireOverride
@@ -236,8 +245,8 @@ func (s *Service) administer(ctx context.Context, r *request) {
 	r.respond(reply)
 }
 
-// configChanged marks the settings that a change of configuration may concern, rather too
-// many than too few: to resolve settings again is cheap.
+// configChanged invalidates the settings that a change of configuration may concern. If in
+// doubt it invalidates more: to resolve settings again is cheap.
 func (l *listener) configChanged(m *nats.Msg) {
 	name, _ := api.ParseConfigSubject(m.Subject)
 	if name == api.OperatorNamespace {
@@ -248,13 +257,13 @@ func (l *listener) configChanged(m *nats.Msg) {
 	target, err := api.DecodeConfigChange(m.Data)
 	if err != nil {
 		l.log.Warn("a configuration change cannot be read: everything is resolved again", "error", err)
-		l.news.hearAll()
+		l.memory.invalidations.AllChanged()
 		return
 	}
 	if !known {
-		id = "" // its buckets may be in memory all the same: any namespace's are marked
+		id = "" // the namespace may still have buckets in memory: mark the buckets of all namespaces
 	}
-	l.news.hear(place{id, target.Entity, target.Resource})
+	l.memory.Changed(live.Place{Namespace: id, Entity: target.Entity, Resource: target.Resource})
 }
 
 // namespaceChanged makes the next request in a namespace look it up again.
@@ -264,5 +273,5 @@ func (l *listener) namespaceChanged(m *nats.Msg) {
 		l.log.Warn("a change of a namespace cannot be read: it is noticed within a minute", "error", err)
 		return
 	}
-	l.namespaces.Changed(change.Name)
+	l.memory.NamespaceChanged(change.Name)
 }

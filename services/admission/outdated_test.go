@@ -66,7 +66,7 @@ func (i *interceptor) RoundTrip(req *http.Request) (*http.Response, error) {
 	return i.next.RoundTrip(req)
 }
 
-// hearOf is the news that an entity has changed.
+// hearOf tells the node that an entity has changed.
 func (n *node) hearOf(entity string) {
 	(&listener{Service: n.Service}).configChanged(&nats.Msg{Subject: api.ConfigSubject(api.DefaultNamespace), Data: fmt.Appendf(nil, `{"entity":%q}`, entity)})
 }

@@ -319,7 +319,7 @@ func (d *draft) after() *table.Bucket {
 	return &b
 }
 
-// fullBucket returns the item of a bucket that has none. It is full: a bucket is full
+// fullBucket returns the first item of a bucket. It is full: a bucket is full
 // until its first spend, and an item expires only when it is full again.
 func fullBucket(now bucket.Instant, key keys.Bucket, settings *config.Resolved) *table.Bucket {
 	b := &table.Bucket{

@@ -58,8 +58,8 @@ func (r *router) member(key keys.Bucket) *member {
 	return m
 }
 
-// memberOf returns a shard of a bucket whose requests bring its limits, if given is not
-// empty.
+// memberOf returns a shard of a bucket. If given is not empty, these are the limits of an
+// override bucket.
 func (r *router) memberOf(key keys.Bucket, given []bucket.Limit) *member {
 	m := r.member(key)
 	if len(given) > 0 {

@@ -22,6 +22,7 @@ import (
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/events"
 	"github.com/tidegate/tidegate/services/admission/lease"
+	"github.com/tidegate/tidegate/services/admission/live"
 )
 
 // Config configures an admission node. Zero values of the sizes and times mean the
@@ -36,8 +37,8 @@ type Config struct {
 	Version  string // semantic, as NATS micro wants it
 	Tuning   Tuning
 	Control  Control // nil: the node serves no admin verbs
-	// Traces makes spans of requests and of their calls to the store;
-	// nil: there are no spans, and it costs nothing.
+	// Traces makes spans of requests and of their calls to the store.
+	// Without it there are no spans, and no cost.
 	Traces trace.TracerProvider
 }
 
@@ -62,15 +63,15 @@ type Tuning struct {
 	DrainTimeout  time.Duration // how long Run waits for requests under way once it is to stop. Default 10 s
 	LeaseReplicas int           // of the lease records in JetStream. Default 1
 	LoadEvery     time.Duration // how often the node reports the load of buckets. Default 1 s
-	FeedHeartbeat time.Duration // how often the change feed says that it lives; silent for three times as long, it is followed again. Default 1 s, at least 100 ms
+	FeedHeartbeat time.Duration // how often the change feed sends a heartbeat; after a silence of three times as long, the node follows it again. Default 1 s, at least 100 ms
 }
 
 const (
 	bucketShare  = 4 // a bucket may hold a quarter of the queue
 	maxStoreCall = 900 * time.Millisecond
-	// lingerTime is how long a node that stops still listens. A NATS server that
-	// matched a request to the group before the node's successor was there may
-	// deliver it only now; without anybody it would say that there is no responder.
+	// lingerTime is how long a stopping node still listens. A NATS server that matched a
+	// request to the group before the node's successor had subscribed may deliver it only
+	// now; without a listener the server would report that there is no responder.
 	lingerTime = 50 * time.Millisecond
 )
 
@@ -82,7 +83,7 @@ func (t Tuning) withDefaults() Tuning {
 	t.DrainTimeout = positive(t.DrainTimeout, 10*time.Second)
 	t.LeaseReplicas = positive(t.LeaseReplicas, 1)
 	t.LoadEvery = positive(t.LoadEvery, events.LoadEvery*time.Millisecond)
-	t.FeedHeartbeat = max(positive(t.FeedHeartbeat, time.Second), minHeartbeat)
+	t.FeedHeartbeat = max(positive(t.FeedHeartbeat, time.Second), live.MinHeartbeat)
 	return t
 }
 
@@ -95,7 +96,7 @@ func positive[T int | time.Duration](value, otherwise T) T {
 
 // Service is an admission node.
 type Service struct {
-	*env       // that the writers and the router share
+	*env       // shared with the writers and the router
 	nats       *nats.Conn
 	table      string
 	version    string
@@ -107,11 +108,11 @@ type Service struct {
 	registerer prometheus.Registerer
 	tuning     Tuning
 	pending    atomic.Int64   // requests not yet answered
-	requests   sync.WaitGroup // the same, to wait for
-	news       news           // of configuration
+	requests   sync.WaitGroup // waits for the same requests
 	abortWork  context.CancelFunc
 	ready      chan struct{}
-	following  atomic.Bool // the change feed
+	memory     *memorySink    // changes of configuration go here
+	follower   *live.Follower // of the change feed
 }
 
 // New makes a node. It does nothing until Run.
@@ -140,7 +141,8 @@ func New(cfg Config) (*Service, error) {
 		control:    cfg.Control,
 		ready:      make(chan struct{}),
 	}
-	settings, err := newSettingsSource(config.NewLimitStore(truth.client, cfg.Table, nil), &s.news) // it is only read
+	s.memory = &memorySink{invalidations: new(live.Invalidations), namespaces: namespaces, renewals: m.renewals}
+	settings, err := newSettingsSource(config.NewLimitStore(truth.client, cfg.Table, nil), s.memory.invalidations) // it is only read
 	if err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
 	}
@@ -149,6 +151,7 @@ func New(cfg Config) (*Service, error) {
 		log:   process.LogRequestIDs(cfg.Log),
 		batch: tuning.Batch, share: tuning.Queue / bucketShare, unsettled: new(atomic.Int64),
 	}
+	s.follower = live.NewFollower(live.Config{NATS: s.nats, Log: s.log, Heartbeat: tuning.FeedHeartbeat, Sink: s.memory})
 	s.abort, s.abortWork = context.WithCancel(context.Background())
 	if cfg.Traces != nil {
 		s.tracer = cfg.Traces.Tracer(scope)
@@ -175,10 +178,9 @@ func (s *Service) Run(ctx context.Context) error {
 	if err := s.prepare(ctx); err != nil {
 		return err
 	}
-	f, err := newFollower(s)
-	if err != nil {
+	if err := s.follower.Open(); err != nil {
 		s.leases.Stop()
-		return err
+		return fmt.Errorf("admission: %w", err)
 	}
 	l, err := s.listen()
 	if err != nil {
@@ -189,7 +191,7 @@ func (s *Service) Run(ctx context.Context) error {
 	defer stopFollowing()
 	s.pool.Go(func() { s.leases.Follow(following) })
 	followed := make(chan struct{})
-	go func() { defer close(followed); f.run(following) }()
+	go func() { defer close(followed); s.follower.Run(following) }()
 	s.pool.Go(func() { s.router.reportLoads(following, s.tuning.LoadEvery) })
 	close(s.ready)
 	select {
@@ -199,7 +201,7 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	stopFollowing()
 	<-followed
-	return errors.Join(err, s.drain(l, func() int { return f.subscriptions() + s.leases.Subscriptions() }))
+	return errors.Join(err, s.drain(l, func() int { return s.follower.Subscriptions() + s.leases.Subscriptions() }))
 }
 
 // prepare checks the table and opens the leases. Its first read of the table gives the
@@ -221,9 +223,9 @@ func (s *Service) prepare(ctx context.Context) error {
 	return nil
 }
 
-// drain ends the node without losing an answer. The node hears of changed configuration to
-// the end, from subscriptions of its own: more returns their number. The guard of the lease
-// records serves pending settlements, and stops after them.
+// drain ends the node without losing an answer. The node learns of changed configuration
+// to the end, from subscriptions of its own: more returns their number. The guard of the
+// lease records serves pending settlements, and stops after them.
 func (s *Service) drain(l *listener, more func() int) error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.tuning.DrainTimeout)
 	defer cancel()

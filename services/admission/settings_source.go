@@ -15,6 +15,7 @@ import (
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
+	"github.com/tidegate/tidegate/services/admission/live"
 )
 
 const (
@@ -29,9 +30,9 @@ const (
 
 // settingsSource is where the buckets of a node get their settings from.
 type settingsSource struct {
-	limits   *config.LimitStore
-	news     *news
-	renewals renewals
+	limits        *config.LimitStore
+	invalidations *live.Invalidations
+	renewals      renewals
 
 	mu sync.Mutex
 	// shared holds settings that govern several buckets. guarded by mu
@@ -44,12 +45,12 @@ type settingsKey struct {
 	policy      api.Policy
 }
 
-func newSettingsSource(stored *config.LimitStore, n *news) (*settingsSource, error) {
+func newSettingsSource(stored *config.LimitStore, invalidations *live.Invalidations) (*settingsSource, error) {
 	shared, err := simplelru.NewLRU[settingsKey, *config.Resolved](sharedSettings, nil)
 	if err != nil {
 		return nil, err
 	}
-	return &settingsSource{limits: stored, news: n, shared: shared}, nil
+	return &settingsSource{limits: stored, invalidations: invalidations, shared: shared}, nil
 }
 
 // share returns the same settings for all buckets that they govern, to be read only.
@@ -135,7 +136,7 @@ func baseResource(resource string) (base string, override bool) {
 	return resource, false
 }
 
-// errNotBrought is the refusal for an override bucket whose limits are forgotten.
+// errNotBrought is the refusal for an override bucket after the node forgot its limits.
 func errNotBrought() *api.Error {
 	return api.Errorf(api.CodeNoLimits, "", "the limits that the request brought are not remembered any more")
 }

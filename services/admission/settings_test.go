@@ -189,7 +189,7 @@ func TestLimitsThatMayHaveChangedHoldWhileTheyCannotBeRead(t *testing.T) {
 			require.True(t, acquire(t, nc, one).Allowed)
 			rpmPerDay(t, w, 5)
 			always(n, f, "BatchGetItem", "GetItem")
-			n.dropSettings()
+			n.memory.Missed()
 			for range 3 {
 				require.True(t, acquire(t, nc, one).Allowed)
 			}
@@ -235,10 +235,10 @@ func TestAChildWithoutLimitsOutlivesReadsThatFail(t *testing.T) {
 			w.setLimits(t, api.LimitsTarget{Entity: "acme"}, perDay("rpm", 1000))
 			n := w.node(t, Tuning{StoreTimeout: maxStoreCall})
 			nc := w.nats.Connect(t)
-			heard := n.news.heard.Load()
+			heard := n.memory.invalidations.Count()
 			ask[api.Entity](t, nc, api.VerbEntityCreate, `{"entity":"acme"}`)
 			ask[api.Entity](t, nc, api.VerbEntityCreate, `{"entity":"api-key-123","parent":"acme","cascade":true}`)
-			require.Eventually(t, func() bool { return n.news.heard.Load() == heard+2 }, patience, time.Millisecond)
+			require.Eventually(t, func() bool { return n.memory.invalidations.Count() == heard+2 }, patience, time.Millisecond)
 			require.True(t, acquire(t, nc, one).Allowed)
 			m.pass(2 * maxSettingsAge)
 			always(n, f, "BatchGetItem")

@@ -122,14 +122,14 @@ func (s *simulation) play(t *testing.T) {
 // setLimits changes the stored limits; most nodes hear of it.
 func (s *simulation) setLimits(t *testing.T, capacity, rate int64) {
 	s.w.setLimits(t, api.LimitsTarget{Resource: "gpt-4"}, api.Limit{Name: "rpm", Capacity: capacity, RefillAmount: rate, RefillPeriodSeconds: 1})
-	news := &nats.Msg{Subject: api.ConfigSubject(api.DefaultNamespace), Data: []byte(`{"resource":"gpt-4"}`)}
+	change := &nats.Msg{Subject: api.ConfigSubject(api.DefaultNamespace), Data: []byte(`{"resource":"gpt-4"}`)}
 	for _, at := range s.slots {
 		if s.random.IntN(4) > 0 {
-			(&listener{Service: at.node.Service}).configChanged(news)
+			(&listener{Service: at.node.Service}).configChanged(change)
 		}
 	}
 	if s.checker != nil {
-		(&listener{Service: s.checker.Service}).configChanged(news)
+		(&listener{Service: s.checker.Service}).configChanged(change)
 	}
 }
 

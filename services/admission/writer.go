@@ -31,7 +31,7 @@ type writer struct {
 	refunds *call         // guarded by mu: the sum of refunds that are not part of a flight; nil without any
 	waiting []*call       // guarded by mu: not yet part of a flight
 	flight  []*call       // guarded by mu: taken by the running flight
-	alarm   *time.Timer   // guarded by mu: answers calls whose time is up while the store hangs
+	alarm   *time.Timer   // guarded by mu: answers calls that run out of time while the store hangs
 	alarmAt time.Duration // guarded by mu: monotonic time of the alarm
 	flying  bool          // guarded by mu: a flight runs
 

@@ -70,8 +70,8 @@ type step struct {
 }
 
 // decide returns the next step of op on a lease, given its record; nil stands for no
-// record. A pending operation whose owner began longer ago than lifetime counts as
-// abandoned: its owner begins no write after that.
+// record. A pending operation counts as abandoned if it began longer ago than lifetime:
+// its owner begins no write after that.
 func decide(l *Lease, op Operation, stored *Record, now bucket.Instant, lifetime time.Duration) step {
 	r := unsettled(l, op)
 	if stored != nil {
@@ -150,8 +150,8 @@ func unknownTo(l *Lease, deltas api.Amounts) *api.Error {
 
 // distribute returns the part of deltas that each level takes, among the levels that
 // know the limit. If an acquire spent from several shards of a bucket, its first shard
-// takes the debits, and each shard the credits that it holds. A credit must be held by
-// one bucket at least; a bucket that holds less gives back what it holds.
+// takes the debits, and each shard the credits that it holds. At least a single bucket
+// must hold a credit in full; a bucket that holds less gives back all that it holds.
 func distribute(l *Lease, held tokenTable, deltas api.Amounts) (credits, debits tokenTable, refusal *api.Error) {
 	credits, debits = newTokenTable(l), newTokenTable(l)
 	for _, d := range deltas {

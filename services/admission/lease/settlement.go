@@ -194,9 +194,9 @@ func (st *Settlement) read(ctx context.Context) (Version, error) {
 	}
 }
 
-// begin stores the record that the operation begins with, then does what it says. It
-// reports false if the record has changed, or was not stored and there is time left:
-// then the operation decides again.
+// begin stores the record that the operation begins with, then carries the record out. It
+// reports false if the record has changed, or was not stored and there is time left: then
+// the operation decides again.
 func (st *Settlement) begin(ctx context.Context, next step, revision uint64) (a answer, ended bool) {
 	d, began := st.desk, st.desk.clock.Mono()
 	next.record.Nonce = d.nonce()

@@ -106,8 +106,8 @@ func (st *Settlement) write(debits tokenTable, until time.Duration) (written, le
 	return written, left, refusal
 }
 
-// unrecorded writes debits of an operation whose record cannot be stored. It answers
-// with the same token: the debits cannot be given back, and a repeat counts again.
+// unrecorded writes the debits of an operation after its record could not be stored. It
+// answers with the same token: the debits cannot be given back, and a repeat counts again.
 func (st *Settlement) unrecorded(debits tokenTable) answer {
 	now := st.desk.clock.Mono()
 	if now >= st.caller.Deadline {
@@ -120,7 +120,7 @@ func (st *Settlement) unrecorded(debits tokenTable) answer {
 	return adjusted(st.token, st.statuses(0))
 }
 
-// withoutRecords goes on with a lease whose record cannot be reached. Debits count; an
+// withoutRecords goes on with a lease while its record cannot be reached. Debits count; an
 // operation that gives anything back is refused as a whole.
 func (st *Settlement) withoutRecords(ctx context.Context, err error) answer {
 	st.desk.log.WarnContext(ctx, "a lease's record cannot be reached", "error", err)
