@@ -147,7 +147,11 @@ func TestAChangedLimitAdmitsNothingUntilItIsRead(t *testing.T) {
 			n.hear(t)
 			always(n, f, "BatchGetItem")
 			for range 3 {
-				require.Equal(t, api.CodeUnavailable, refusedWithin(t, nc, one, 100*time.Millisecond).Code)
+				code := api.CodeDeadlineExceeded // on a busy machine, before the limits are asked for
+				for code == api.CodeDeadlineExceeded {
+					code = refusedWithin(t, nc, one, 100*time.Millisecond).Code
+				}
+				require.Equal(t, api.CodeUnavailable, code)
 				require.True(t, acquire(t, nc, other).Allowed)
 			}
 			require.EqualValues(t, 1, w.item(t, "api-key-123", "gpt-4").Acquires)
