@@ -8,15 +8,15 @@ func (s *Service) gauges(reg prometheus.Registerer) error {
 		name, help string
 		value      func() float64
 	}{
-		{"tidegate_admission_pending_requests", "Requests that wait for their answer.", func() float64 { return float64(s.pending.Load()) }},
-		{"tidegate_admission_pending_limit", "Requests that may wait; more are shed.", func() float64 { return float64(s.tuning.Queue) }},
+		{"tidegate_admission_pending_requests", "Requests that wait for their reply.", func() float64 { return float64(s.pending.Load()) }},
+		{"tidegate_admission_pending_limit", "Maximum number of pending requests; the node sheds the rest.", func() float64 { return float64(s.tuning.Queue) }},
 		{"tidegate_admission_remembered_buckets", "Bucket states in memory.", func() float64 { return float64(s.router.remembered()) }},
 		{
-			"tidegate_admission_clock_correction_seconds", "How far this node's clock is known to be ahead of the store's; beyond 2 s it stops writing.",
+			"tidegate_admission_clock_correction_seconds", "How far this node's clock is ahead of the store's clock; beyond 2 s the node stops writing.",
 			func() float64 { return s.clock.Correction().Seconds() },
 		},
 		{
-			"tidegate_admission_feed_followed", "1 while this node follows the change feed; at 0 it notices within a minute what another writer changes.",
+			"tidegate_admission_feed_followed", "1 while this node follows the change feed; at 0 it takes up to a minute to notice other writers' changes.",
 			func() float64 {
 				if s.follower.Following() {
 					return 1

@@ -61,27 +61,27 @@ func latencyBuckets() []float64 {
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	decided := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tidegate_admission_operations_total",
-		Help: "Operations on buckets that were decided, by the form of the write that committed them, or none: a known state denied them; divide capacity units by them for the cost of each.",
+		Help: "Decided operations on buckets, by the form of the write that committed them, or none if a known state denied them; divide capacity units by operations for the cost of an operation.",
 	}, []string{"form", "kind"})
 	denials := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tidegate_admission_denials_total",
-		Help: "Acquires that were denied, by reason (short; debt: a limit is below zero; never: above a capacity) and by whose limit it was: the entity's own, or only an ancestor's.",
+		Help: "Denied acquires, by reason (short; debt: a limit is below zero; never: above a capacity) and by the level of the limit: the entity's own, or only an ancestor's.",
 	}, []string{"reason", "level"})
 	shed := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tidegate_admission_shed_total",
-		Help: "Operations turned away because too many wait: on the node, or for one bucket.",
+		Help: "Operations shed because too many wait: on the node, or for a single bucket.",
 	}, []string{"scope"})
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tidegate_admission_requests_total",
-			Help: "Requests answered, by verb and outcome: ok, denied, degraded or an error code.",
+			Help: "Answered requests, by verb and outcome: ok, denied, degraded or an error code.",
 		}, []string{"verb", "outcome"}),
 		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "tidegate_admission_request_seconds", Help: "Time from receipt to answer, by verb.", Buckets: latencyBuckets(),
+			Name: "tidegate_admission_request_seconds", Help: "Time from receipt to reply, by verb.", Buckets: latencyBuckets(),
 		}, []string{"verb"}),
 		batch: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "tidegate_admission_batch_size",
-			Help:    "Operations that one applied bucket write committed.",
+			Help:    "Operations per applied bucket write.",
 			Buckets: prometheus.ExponentialBuckets(1, 4, 8),
 		}),
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -92,22 +92,22 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		}, []string{"form"}),
 		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tidegate_admission_write_failures_total",
-			Help: "Bucket writes that brought an error, by form and what was found out: applied, refused, throttled, failed, unknown or damaged.",
+			Help: "Bucket writes that returned an error, by form and by the outcome found afterwards: applied, refused, throttled, failed, unknown or damaged.",
 		}, []string{"form", "outcome"}),
 		units: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tidegate_admission_capacity_units_total",
-			Help: "Capacity units that bucket calls have cost, by form; of form read they are read units, else write units, refused writes included.",
+			Help: "Capacity units of bucket calls, by form: read units for the form read, write units for all others, refused writes included.",
 		}, []string{"form"}),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "tidegate_admission_panics_total", Help: "Panics that were recovered; each is a bug.",
+			Name: "tidegate_admission_panics_total", Help: "Recovered panics; each is a bug.",
 		}),
 		renewals: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tidegate_admission_settings_dropped_total",
-			Help: "Times that all settings were dropped, because changes of them may have been missed.",
+			Help: "Times that the node dropped all cached settings, because it may have missed changes.",
 		}),
 		abandoned: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tidegate_admission_spent_unanswered_total",
-			Help: "Acquires whose tokens were spent, or may be, but whose caller got the unavailable policy's answer.",
+			Help: "Acquires whose tokens were or may be spent, but whose caller got the unavailable policy's answer.",
 		}),
 	}
 	for _, c := range []prometheus.Collector{
