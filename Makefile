@@ -40,9 +40,9 @@ RACED   := ./internal/process ./internal/leader ./internal/worker ./internal/sto
 
 .PHONY: test
 test: ## run all tests, the concurrent units that are quick with the race detector
-	$(GO) test -race -short -shuffle=on -timeout 5m -p 4 $(RACED)
-	$(GO) test -shuffle=on -timeout 10m -p 4 -parallel 4 $$($(GO) list ./... | grep -vxF "$$($(GO) list $(RACED))")
-	cd test/deploy && $(GO) test -shuffle=on -timeout 10m -parallel 4 ./...
+	$(GO) test -race -short -shuffle=on -timeout 10m -p 4 $(RACED)
+	$(GO) test -shuffle=on -timeout 15m -p 4 -parallel 4 $$($(GO) list ./... | grep -vxF "$$($(GO) list $(RACED))")
+	cd test/deploy && $(GO) test -shuffle=on -timeout 15m -parallel 4 ./...
 
 .PHONY: test-fast
 test-fast: ## run the tests of pure packages, stores and services in a minute; what has not changed is not run again

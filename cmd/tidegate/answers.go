@@ -36,8 +36,8 @@ func (o output) denial(denied *tidegate.DeniedError) error {
 	})
 }
 
-// status adds balances and, where it was asked for, whether an acquire passes.
-func (p *page) status(entity string, reply api.StatusReply) {
+// printStatus adds balances and, where it was asked for, whether an acquire passes.
+func printStatus(p *page, entity string, reply api.StatusReply) {
 	if len(reply.Damaged) > 0 {
 		p.line("a stored item cannot be read, so that nothing can be said of: %s (`tidegate bucket reset` mends a bucket)\n", strings.Join(reply.Damaged, ", "))
 	}

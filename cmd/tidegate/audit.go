@@ -47,7 +47,7 @@ func (c auditListCmd) Run(ctx context.Context, o output) error {
 				p.line("no changes are recorded there")
 				return
 			}
-			p.events(all.Events)
+			printEvents(p, all.Events)
 			if query.Cursor != "" {
 				p.line("\nthere may be more: see all with --limit 0")
 			}
@@ -92,7 +92,7 @@ func (c auditShowCmd) Run(ctx context.Context, o output) error {
 			return err
 		}
 		err = o.write(reply, func(p *page) {
-			p.events([]api.AuditEvent{reply.AuditEvent})
+			printEvents(p, []api.AuditEvent{reply.AuditEvent})
 			p.line("\nbefore: %s", orDash(string(reply.Before)))
 			p.line("after:  %s", orDash(string(reply.After)))
 			if gone := reply.Deleted; gone != nil {
@@ -114,8 +114,8 @@ func deletedBy(by api.AuditDeleter) string {
 	return "somebody took it out of the table"
 }
 
-// events adds a table of audit events.
-func (p *page) events(events []api.AuditEvent) {
+// printEvents adds a table of audit events.
+func printEvents(p *page, events []api.AuditEvent) {
 	rows := [][]string{{"ID", "TIME", "ACTION", "TARGET", "WHO"}}
 	for _, e := range events {
 		at := time.UnixMilli(e.AtMs).UTC().Format("2006-01-02 15:04:05.000Z")

@@ -161,7 +161,7 @@ func (c auditVerifyCmd) Run(ctx context.Context, o output) error {
 	if err != nil {
 		return err
 	}
-	if err := o.write(all, func(p *page) { p.verified(all) }); err != nil {
+	if err := o.write(all, func(p *page) { printVerified(p, all) }); err != nil {
 		return err
 	}
 	switch {
@@ -226,8 +226,8 @@ func (o output) verify(ctx context.Context, admin tidegate.Admin, request api.Au
 	}
 }
 
-// verified adds the findings of a verification.
-func (p *page) verified(all api.AuditVerifyReply) {
+// printVerified adds the findings of a verification.
+func printVerified(p *page, all api.AuditVerifyReply) {
 	places := "in the table"
 	if all.Archive != "" {
 		places += " and in " + all.Archive

@@ -9,8 +9,8 @@ import (
 	"github.com/tidegate/tidegate/internal/loadgen"
 )
 
-// report adds the results of a run.
-func (p *page) report(r loadgen.Report) {
+// printReport adds the results of a run.
+func printReport(p *page, r loadgen.Report) {
 	if r.Interrupted {
 		p.line("interrupted: this is what was done until then\n")
 	}
@@ -35,14 +35,14 @@ func (p *page) report(r loadgen.Report) {
 	}
 	p.table(rows)
 	p.line("")
-	p.latencies(r)
+	printLatencies(p, r)
 	p.line("")
-	p.cost(r.Cost)
-	p.verdict(r.Check)
+	printCost(p, r.Cost)
+	printVerdict(p, r.Check)
 }
 
-// latencies adds percentiles.
-func (p *page) latencies(r loadgen.Report) {
+// printLatencies adds percentiles.
+func printLatencies(p *page, r loadgen.Report) {
 	rows := [][]string{{"LATENCY (ms)", "P50", "P90", "P99", "P99.9", "MAX"}, latencyRow("acquire", r.Acquire)}
 	if r.Settlements != nil {
 		rows = append(rows, latencyRow("adjust", r.Settlements.Latency))
@@ -58,7 +58,7 @@ func latencyRow(name string, l loadgen.Latencies) []string {
 	return row
 }
 
-func (p *page) cost(c loadgen.Cost) {
+func printCost(p *page, c loadgen.Cost) {
 	if c.NotMeasured != "" {
 		p.line("cost: not measured: %s", c.NotMeasured)
 		return
@@ -70,7 +70,7 @@ func (p *page) cost(c loadgen.Cost) {
 // mostViolations is how many are shown to people.
 const mostViolations = 10
 
-func (p *page) verdict(v loadgen.Verdict) {
+func printVerdict(p *page, v loadgen.Verdict) {
 	switch {
 	case v.NotChecked != "":
 		p.line("limits: not checked: %s", v.NotChecked)

@@ -86,7 +86,7 @@ func (f loadFlags) conclude(o output, report loadgen.Report, err error) error {
 	case err != nil:
 		return f.explain(err)
 	}
-	if err := o.write(report, func(p *page) { p.report(report) }); err != nil {
+	if err := o.write(report, func(p *page) { printReport(p, report) }); err != nil {
 		return err
 	}
 	if report.Check.Exceeded() {

@@ -40,7 +40,7 @@ func (c capacityCmd) Run(ctx context.Context, o output) error {
 		if err != nil {
 			return err
 		}
-		return o.write(report, func(p *page) { p.capacity(report) })
+		return o.write(report, func(p *page) { printCapacity(p, report) })
 	})
 }
 
@@ -73,8 +73,8 @@ func (c capacityCmd) read(ctx context.Context, admin tidegate.Admin) (resourceCa
 	}
 }
 
-// capacity adds the totals and, where there are some, the rows.
-func (p *page) capacity(report resourceCapacity) {
+// printCapacity adds the totals and, where there are some, the rows.
+func printCapacity(p *page, report resourceCapacity) {
 	if report.Entities == 0 {
 		p.line("nobody has spent from %s lately: all is available", report.Resource)
 		return
@@ -100,12 +100,12 @@ func (p *page) capacity(report resourceCapacity) {
 	}
 	if len(report.Rows) > 0 {
 		p.line("")
-		p.entityCapacities(report.Rows)
+		printEntityCapacities(p, report.Rows)
 	}
 }
 
-// entityCapacities adds a table with a line for each limit of each entity.
-func (p *page) entityCapacities(entities []api.EntityCapacity) {
+// printEntityCapacities adds a table with a line for each limit of each entity.
+func printEntityCapacities(p *page, entities []api.EntityCapacity) {
 	rows := [][]string{{"ENTITY", "SHARDS", "LIMIT", "AVAILABLE", "CAPACITY"}}
 	for _, e := range entities {
 		if len(e.Limits) == 0 {

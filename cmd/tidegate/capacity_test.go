@@ -38,13 +38,13 @@ func TestDamageIsNamed(t *testing.T) {
 	report := resourceCapacity{Resource: "gpt-4", Entities: 3, Damaged: []string{"key-2", "key-3"}, Totals: api.CapacityTotals{}}
 	report.Totals.Count([]api.LimitCapacity{rpm})
 	var text page
-	text.capacity(report)
+	printCapacity(&text, report)
 	report.Rows = []api.EntityCapacity{{Entity: "key-1", Shards: 1, Limits: []api.LimitCapacity{rpm}}, {Entity: "key-2", Damaged: true}, {Entity: "key-3", Damaged: true}}
 	text.line("")
-	text.capacity(report)
+	printCapacity(&text, report)
 	text.line("")
-	text.status("key-1", api.StatusReply{Damaged: []string{"gpt-5"}, Limits: []api.LimitStatus{{Entity: "key-1", Resource: "gpt-4", Name: "rpm", Capacity: 10, Available: 6}}})
+	printStatus(&text, "key-1", api.StatusReply{Damaged: []string{"gpt-5"}, Limits: []api.LimitStatus{{Entity: "key-1", Resource: "gpt-4", Name: "rpm", Capacity: 10, Available: 6}}})
 	text.line("")
-	text.status("key-1", api.StatusReply{Damaged: []string{"gpt-4", "gpt-5"}})
+	printStatus(&text, "key-1", api.StatusReply{Damaged: []string{"gpt-4", "gpt-5"}})
 	golden(t, "damage.txt", text.String())
 }

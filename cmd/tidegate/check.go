@@ -34,7 +34,7 @@ func (c checkCmd) Run(ctx context.Context, o output) error {
 		*control.SchemaReport
 		NATS []durability `json:"nats,omitempty"`
 	}{report.Compatible(), report, c.durabilities(ctx)}
-	if err := o.write(verdict, func(p *page) { p.check(report); p.durable(verdict.NATS) }); err != nil {
+	if err := o.write(verdict, func(p *page) { printCheck(p, report); printDurable(p, verdict.NATS) }); err != nil {
 		return err
 	}
 	if !report.Compatible() {
@@ -46,8 +46,8 @@ func (c checkCmd) Run(ctx context.Context, o output) error {
 	return nil
 }
 
-// durable adds how each NATS server syncs the data it acknowledges.
-func (p *page) durable(found []durability) {
+// printDurable adds how each NATS server syncs the data it acknowledges.
+func printDurable(p *page, found []durability) {
 	if len(found) == 0 {
 		return
 	}
@@ -63,8 +63,8 @@ func (p *page) durable(found []durability) {
 	p.table(rows)
 }
 
-// check adds each finding, and for each fault how to mend it.
-func (p *page) check(r *control.SchemaReport) {
+// printCheck adds each finding, and for each fault how to mend it.
+func printCheck(p *page, r *control.SchemaReport) {
 	rows := [][]string{{"", "SCHEMA", "VERDICT", "WHAT TO DO"}}
 	row := func(what string, w control.Written) {
 		rows = append(rows, []string{what + " " + w.Name, schemaName(w.Schema), string(w.Verdict), orDash(w.Fix)})

@@ -76,11 +76,11 @@ func (c dlqListCmd) Run(ctx context.Context, o output) error {
 			}
 			from = next
 		}
-		return o.write(map[string]any{"dead_letters": rows}, func(p *page) { p.letters(rows) })
+		return o.write(map[string]any{"dead_letters": rows}, func(p *page) { printLetters(p, rows) })
 	})
 }
 
-func (p *page) letters(rows []letterRow) {
+func printLetters(p *page, rows []letterRow) {
 	if len(rows) == 0 {
 		p.line("no dead letters")
 		return
@@ -131,11 +131,11 @@ func (c dlqShowCmd) Run(ctx context.Context, o output) error {
 			return err
 		}
 		s := show(letter)
-		return o.write(s, func(p *page) { p.letter(s) })
+		return o.write(s, func(p *page) { printLetter(p, s) })
 	})
 }
 
-func (p *page) letter(s shownLetter) {
+func printLetter(p *page, s shownLetter) {
 	rows := [][]string{
 		{"number", strconv.FormatUint(s.Number, 10)},
 		{"service", s.Service},

@@ -65,7 +65,7 @@ func TestALetterThatCanBeRead(t *testing.T) {
 	data := `{"v":1,"kind":"bucket","id":"2026-03-01T00:00:00.000/` + strings.Repeat("0", 38) + `17","at_ms":1772366400000,` +
 		`"pk":"AAAAAAAAAAA/BUCKET#alice#gpt-4#0","sk":"#STATE","change":{"new":{"shard_count":1,"limits":[],"cfg":"","acquires":1,"write_units":1}}}`
 	var text page
-	text.letter(show(feed.DeadLetter{
+	printLetter(&text, show(feed.DeadLetter{
 		Number: 7, Service: "aggregator", Reason: "there is no room", Subject: "tidegate.changes.v1.bucket.3",
 		At: time.Date(2026, 3, 1, 12, 0, 1, 0, time.UTC), Data: []byte(data),
 	}))

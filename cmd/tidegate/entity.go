@@ -191,16 +191,16 @@ func (o output) entities(none string, read func(api.EntityListRequest) (api.Enti
 			p.line("%s", none)
 			return
 		}
-		p.entities(all.Entities)
+		printEntities(p, all.Entities)
 	})
 }
 
 func (o output) entity(e api.Entity) error {
-	return o.write(e, func(p *page) { p.entities([]api.Entity{e}) })
+	return o.write(e, func(p *page) { printEntities(p, []api.Entity{e}) })
 }
 
-// entities adds a table of entities.
-func (p *page) entities(entities []api.Entity) {
+// printEntities adds a table of entities.
+func printEntities(p *page, entities []api.Entity) {
 	rows := [][]string{{"ENTITY", "PARENT", "CASCADE", "VERSION", "NAME", "METADATA"}}
 	for _, e := range entities {
 		cascade := "no"

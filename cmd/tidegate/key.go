@@ -16,7 +16,7 @@ func (c keyListCmd) Run(ctx context.Context, o output) error {
 		if err != nil {
 			return err
 		}
-		return o.write(api.LeaseKeyListReply{Keys: all}, func(p *page) { p.keys(all) })
+		return o.write(api.LeaseKeyListReply{Keys: all}, func(p *page) { printKeys(p, all) })
 	})
 }
 
@@ -29,12 +29,12 @@ func (c keyRotateCmd) Run(ctx context.Context, o output) error {
 		if err != nil {
 			return err
 		}
-		return o.write(next, func(p *page) { p.keys([]api.LeaseKey{next}) })
+		return o.write(next, func(p *page) { printKeys(p, []api.LeaseKey{next}) })
 	})
 }
 
-// keys adds a table of keys.
-func (p *page) keys(all []api.LeaseKey) {
+// printKeys adds a table of keys.
+func printKeys(p *page, all []api.LeaseKey) {
 	rows := [][]string{{"KEY", "STATE", "CREATED", "SIGNS FROM"}}
 	for _, k := range all {
 		rows = append(rows, []string{k.ID, string(k.State), moment(k.CreatedMs), moment(k.SignsFromMs)})

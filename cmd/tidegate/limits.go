@@ -155,7 +155,7 @@ func (c limitsListCmd) Run(ctx context.Context, o output) error {
 					c.command(o.self, "limits", "set", "--system", "rpm=100/min"))
 				return
 			}
-			p.levels(all.Levels)
+			printLevels(p, all.Levels)
 		})
 	})
 }
@@ -178,7 +178,7 @@ func (c limitsResolveCmd) Run(ctx context.Context, o output) error {
 		}
 		return o.write(reply, func(p *page) {
 			p.line("the limits of %s hold; when the store cannot be asked: %s\n", config.TargetName(reply.Winner), reply.OnUnavailable)
-			p.levels(reply.Levels)
+			printLevels(p, reply.Levels)
 			for _, level := range reply.Levels {
 				if level.AuditRetentionDays > 0 {
 					p.line("\naudit events are kept for %d days", level.AuditRetentionDays)
@@ -190,11 +190,11 @@ func (c limitsResolveCmd) Run(ctx context.Context, o output) error {
 
 // level prints a config level.
 func (o output) level(level api.LimitsLevel) error {
-	return o.write(level, func(p *page) { p.levels([]api.LimitsLevel{level}) })
+	return o.write(level, func(p *page) { printLevels(p, []api.LimitsLevel{level}) })
 }
 
-// levels adds a table of config levels.
-func (p *page) levels(levels []api.LimitsLevel) {
+// printLevels adds a table of config levels.
+func printLevels(p *page, levels []api.LimitsLevel) {
 	rows := [][]string{{"LEVEL", "VERSION", "ON UNAVAILABLE", "LIMITS"}}
 	managed := slices.ContainsFunc(levels, func(l api.LimitsLevel) bool { return l.Manifest != "" })
 	if managed {

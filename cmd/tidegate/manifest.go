@@ -28,7 +28,7 @@ func (limitsPlanCmd) Help() string {
 // Run prints the plan.
 func (c limitsPlanCmd) Run(ctx context.Context, o output) error {
 	return c.planned(ctx, o, func(_ tidegate.Admin, plan config.ManifestPlan) error {
-		return o.write(plan, func(p *page) { p.plan(&plan) })
+		return o.write(plan, func(p *page) { printPlan(p, &plan) })
 	})
 }
 
@@ -47,7 +47,7 @@ func (c limitsApplyCmd) Run(ctx context.Context, o output) error {
 	return c.planned(ctx, o, func(admin tidegate.Admin, plan config.ManifestPlan) error {
 		if !o.json || len(plan.Steps) == 0 {
 			report := applied{ManifestPlan: &plan, Failed: []failedStep{}}
-			if err := o.write(report, func(p *page) { p.plan(&plan) }); err != nil || len(plan.Steps) == 0 {
+			if err := o.write(report, func(p *page) { printPlan(p, &plan) }); err != nil || len(plan.Steps) == 0 {
 				return err
 			}
 		}
@@ -59,7 +59,7 @@ func (c limitsApplyCmd) Run(ctx context.Context, o output) error {
 			return err
 		}
 		report := c.apply(ctx, o, admin, &plan)
-		if err := o.write(report, func(p *page) { p.applied(&report) }); err != nil {
+		if err := o.write(report, func(p *page) { printApplied(p, &report) }); err != nil {
 			return err
 		}
 		return report.err()
@@ -146,8 +146,8 @@ func (o output) problems(problems []config.ManifestProblem) error {
 	return fmt.Errorf("errors in %s: %d; nothing was changed", problems[0].File, len(problems))
 }
 
-// plan adds a line for each step, and their numbers.
-func (p *page) plan(plan *config.ManifestPlan) {
+// printPlan adds a line for each step, and their numbers.
+func printPlan(p *page, plan *config.ManifestPlan) {
 	p.line("manifest %s, namespace %s\n", plan.Manifest, plan.Namespace)
 	if len(plan.Steps) == 0 {
 		p.line("nothing to do: %d levels are as declared", plan.Unchanged)

@@ -198,8 +198,8 @@ func (a *applying) note(s *config.ManifestStep, err error) {
 	a.failed = append(a.failed, failed)
 }
 
-// applied adds the outcome of a plan.
-func (p *page) applied(r *applied) {
+// printApplied adds the outcome of a plan.
+func printApplied(p *page, r *applied) {
 	p.line("\n%d of %d steps are done", r.Done, len(r.Steps))
 	for i, f := range r.Failed {
 		if i == shownFailures {

@@ -26,7 +26,7 @@ func (c namespaceArg) change(o output, ask func(tidegate.Operator) (api.Namespac
 		if err != nil {
 			return err
 		}
-		return o.write(n, func(p *page) { p.namespaces([]api.Namespace{n}) })
+		return o.write(n, func(p *page) { printNamespaces(p, []api.Namespace{n}) })
 	})
 }
 
@@ -74,12 +74,12 @@ func (c namespaceListCmd) Run(ctx context.Context, o output) error {
 				break
 			}
 		}
-		return o.write(all, func(p *page) { p.namespaces(all.Namespaces) })
+		return o.write(all, func(p *page) { printNamespaces(p, all.Namespaces) })
 	})
 }
 
-// namespaces adds a table of namespaces.
-func (p *page) namespaces(all []api.Namespace) {
+// printNamespaces adds a table of namespaces.
+func printNamespaces(p *page, all []api.Namespace) {
 	rows := [][]string{{"NAMESPACE", "ID", "STATE", "CREATED", "DELETED", "BY"}}
 	for _, n := range all {
 		rows = append(rows, []string{n.Name, n.ID, string(n.State), moment(n.CreatedMs), moment(n.DeletedMs), orDash(n.DeletedBy)})

@@ -91,9 +91,9 @@ func TestReportForPeople(t *testing.T) {
 		Check: loadgen.Verdict{NotChecked: "the limits of bench-1 were changed meanwhile"},
 	}
 	var p page
-	p.report(full)
+	printReport(&p, full)
 	p.line("=====")
-	p.report(plain)
+	printReport(&p, plain)
 	const golden = "testdata/report.txt"
 	if *update {
 		require.NoError(t, os.WriteFile(golden, []byte(p.String()), 0o600))

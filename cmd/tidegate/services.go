@@ -34,11 +34,11 @@ func (c servicesCmd) Run(ctx context.Context, o output) error {
 			return advise(fmt.Errorf("no service reports to the NATS server at %s", c.where()),
 				"Start everything in one process with `tidegate up`, or point --nats and --creds at an operator's account.")
 		}
-		return o.write(map[string]any{"services": all}, func(p *page) { p.services(all, time.Now()) })
+		return o.write(map[string]any{"services": all}, func(p *page) { printServices(p, all, time.Now()) })
 	})
 }
 
-func (p *page) services(all []api.Service, now time.Time) {
+func printServices(p *page, all []api.Service, now time.Time) {
 	table := [][]string{{"SERVICE", "ID", "VERSION", "UP", "LANES", "WAITING", "LAG", "DEAD LETTERS", "WARNING"}}
 	for i := range all {
 		s := &all[i]

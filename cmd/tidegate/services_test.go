@@ -45,7 +45,7 @@ func TestServicesAsATable(t *testing.T) {
 	lag := func(seconds float64) *float64 { return &seconds }
 	now := time.UnixMilli(1795262400000)
 	var text page
-	text.services([]api.Service{
+	printServices(&text, []api.Service{
 		{Service: "admission", ID: "x1", Version: "1.4.0", StartedMs: now.Add(-26 * time.Hour).UnixMilli(), ServiceStatus: api.ServiceStatus{Warning: "the change feed is not followed"}},
 		{Service: "aggregator", ID: "x2", Version: "1.4.0", StartedMs: now.Add(-90 * time.Second).UnixMilli(), ServiceStatus: api.ServiceStatus{Lanes: n(32), Waiting: n(1200), LagSeconds: lag(3.25), DeadLetters: n(2)}},
 		{Service: "aggregator", ID: "x3", Version: "1.3.9", StartedMs: now.Add(time.Second).UnixMilli(), ServiceStatus: api.ServiceStatus{Lanes: n(32), Warning: "lanes that fail and wait: 3, see the log"}},

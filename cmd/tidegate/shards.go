@@ -65,7 +65,7 @@ func (c shardsCmd) Run(ctx context.Context, o output) error {
 			return err
 		}
 		report := rates(before, after)
-		return o.write(report, func(p *page) { p.shards(c.Entity, c.Resource, report) })
+		return o.write(report, func(p *page) { printShards(p, c.Entity, c.Resource, report) })
 	})
 }
 
@@ -88,8 +88,8 @@ func rates(before, after api.BucketReply) bucketShards {
 	return report
 }
 
-// shards adds a table with a line for each shard, and a column for each limit.
-func (p *page) shards(entity, resource string, report bucketShards) {
+// printShards adds a table with a line for each shard, and a column for each limit.
+func printShards(p *page, entity, resource string, report bucketShards) {
 	if len(report.Damaged) > 0 {
 		p.line("these shards cannot be read, and nothing can be spent until `tidegate bucket reset %s %s`: %s\n",
 			entity, resource, strings.Trim(fmt.Sprint(report.Damaged), "[]"))

@@ -35,19 +35,19 @@ func TestShardsAsATable(t *testing.T) {
 	after := api.BucketReply{AtMs: 7000, Wanted: 4, Shards: []api.BucketShard{shard(0, 4, 2700, 20), shard(1, 2, 40, -3), shard(2, 4, 5, 25)}}
 	after.Shards[2].Limits = append(after.Shards[2].Limits, api.LimitCapacity{Name: "tpm", Capacity: 7, Available: 7})
 	var text page
-	text.shards("key-1", "gpt-4", rates(before, after))
+	printShards(&text, "key-1", "gpt-4", rates(before, after))
 	text.line("")
-	text.shards("key-1", "gpt-4", rates(after, before)) // merged meanwhile, and split again
+	printShards(&text, "key-1", "gpt-4", rates(after, before)) // merged meanwhile, and split again
 	after.Wanted = 2
 	text.line("")
-	text.shards("key-1", "gpt-4", rates(before, after))
+	printShards(&text, "key-1", "gpt-4", rates(before, after))
 	after.Wanted, after.Limits = 4, []api.LimitCapacity{{Name: "rpm", Capacity: 100, Available: 42}}
 	text.line("")
-	text.shards("key-1", "gpt-4", rates(before, after))
+	printShards(&text, "key-1", "gpt-4", rates(before, after))
 	text.line("")
-	text.shards("key-1", "gpt-4", rates(before, api.BucketReply{Wanted: 2, Shards: before.Shards[1:], Damaged: []int64{0, 3}}))
+	printShards(&text, "key-1", "gpt-4", rates(before, api.BucketReply{Wanted: 2, Shards: before.Shards[1:], Damaged: []int64{0, 3}}))
 	text.line("")
-	text.shards("key-1", "gpt-4", rates(before, api.BucketReply{Wanted: 1, Damaged: []int64{0}}))
+	printShards(&text, "key-1", "gpt-4", rates(before, api.BucketReply{Wanted: 1, Damaged: []int64{0}}))
 	golden(t, "shards_table.txt", text.String())
 	require.Nil(t, rates(after, after).Shards[0].WritesPerSecond, "no time has passed")
 }

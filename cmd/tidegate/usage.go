@@ -52,7 +52,7 @@ func (c usageCmd) Run(ctx context.Context, o output) error {
 			}
 			report.Snapshots = append(report.Snapshots, part.Snapshots...)
 			if query.Cursor = part.Cursor; query.Cursor == "" {
-				return o.write(report, func(p *page) { p.usage(report, c.Plot) })
+				return o.write(report, func(p *page) { printUsage(p, report, c.Plot) })
 			}
 		}
 	})
@@ -96,16 +96,16 @@ func timeFlag(flag, text string, now time.Time) (int64, error) {
 	return now.Add(-ago).UnixMilli(), nil
 }
 
-// usage adds a table of the snapshots, or bars, and the totals.
-func (p *page) usage(report entityUsage, plot bool) {
+// printUsage adds a table of the snapshots, or bars, and the totals.
+func printUsage(p *page, report entityUsage, plot bool) {
 	if len(report.Snapshots) == 0 {
 		p.line("%s used nothing in these times", report.Entity)
 		return
 	}
 	if plot {
-		p.bars(report)
+		printBars(p, report)
 	} else {
-		p.snapshots(report)
+		printSnapshots(p, report)
 	}
 	p.line("")
 	rows := [][]string{{"RESOURCE", "LIMIT", "TOTAL", "AVERAGE", "PEAK", "PEAK AT"}}
@@ -118,7 +118,7 @@ func (p *page) usage(report entityUsage, plot bool) {
 	p.table(rows)
 }
 
-func (p *page) snapshots(report entityUsage) {
+func printSnapshots(p *page, report entityUsage) {
 	rows := [][]string{{"FROM (UTC)", "RESOURCE", "ACQUIRES", "USED"}}
 	for _, s := range report.Snapshots {
 		used := make([]string, len(s.Limits))
@@ -152,8 +152,8 @@ func startOf(window api.Window, ms int64) string {
 // barWidth is how many characters the longest bar has.
 const barWidth = 40
 
-// bars draws a chart for each limit of each resource, each on its own scale.
-func (p *page) bars(report entityUsage) {
+// printBars draws a chart for each limit of each resource, each on its own scale.
+func printBars(p *page, report entityUsage) {
 	for i, t := range report.Totals {
 		if i > 0 {
 			p.line("")

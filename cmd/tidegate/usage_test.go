@@ -74,13 +74,13 @@ func TestUsagePages(t *testing.T) {
 		report.Totals.Count(one)
 	}
 	var text page
-	text.usage(report, false)
+	printUsage(&text, report, false)
 	text.line("")
-	text.usage(report, true)
+	printUsage(&text, report, true)
 	report.Window, report.Snapshots, report.Totals = api.WindowDaily, report.Snapshots[:1], report.Totals[:1]
 	text.line("")
-	text.usage(report, false)
-	text.usage(entityUsage{Entity: "key-2"}, true)
+	printUsage(&text, report, false)
+	printUsage(&text, entityUsage{Entity: "key-2"}, true)
 	golden(t, "usage.txt", text.String())
 }
 

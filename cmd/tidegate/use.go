@@ -170,7 +170,7 @@ func (c statusCmd) Run(ctx context.Context, o output) error {
 		if err != nil {
 			return c.adviseLimits(o, err, c.Entity, c.Resource, consume)
 		}
-		err = o.write(reply, func(p *page) { p.status(c.Entity, reply) })
+		err = o.write(reply, func(p *page) { printStatus(p, c.Entity, reply) })
 		if err == nil && reply.Allowed != nil && !*reply.Allowed {
 			return errDenied
 		}

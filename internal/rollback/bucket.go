@@ -51,6 +51,3 @@ func OpenBucket(ctx context.Context, js jetstream.JetStream, b Bucket) (jetstrea
 // The names that JetStream's key-value buckets have.
 func streamOf(bucket string) string       { return "KV_" + bucket }
 func subjectOf(bucket, key string) string { return "$KV." + bucket + "." + key }
-
-// beatPrefix begins the subjects of the nodes' beats.
-func (g *Guard) beatPrefix() string { return subjectOf(g.cfg.Bucket, "beat.") }

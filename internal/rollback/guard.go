@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -54,48 +54,24 @@ func (t Tuning) withDefaults() Tuning {
 	return t
 }
 
-// refreshEvery is how often the epoch is read from the table though nothing
-// happens. Broadcasts report the changes of other nodes.
-const refreshEvery = 30 * time.Second
-
 // Guard is a node's part in noticing that a stream was rolled back. All writes that
 // must not be forgotten go through it.
 type Guard struct {
 	cfg     Config
-	js      jetstream.JetStream
 	tuning  Tuning
-	stream  string
+	link    *link
 	node    string // random, of this start
 	metrics *metrics
 	ready   chan struct{}
-	stopped chan struct{}
 
 	// owned by run
-	beat      beat
-	pending   map[string]bool // nonces of beats that were written without an answer
-	beats     int             // beat keys so far
-	maxAge    time.Duration   // of the stream's messages; 0: they do not expire
-	owed      int64           // the epoch that the table must still get; 0: the table has the epoch
-	refreshed time.Time       // when the epoch was last read
+	beats    *beats
+	verifier *verifier
+	epoch    *epochSync
 
+	peers  *peers
 	queue  queue
 	awaits atomic.Bool // the connection has the subscription for acknowledgements
-
-	mu      sync.Mutex
-	seen    leader.Term     // as last heard, zero while unknown; guarded by mu
-	looked  leader.Term     // in which this node last found its beat; guarded by mu
-	since   time.Time       // when looked was seen first; guarded by mu
-	peers   map[string]peer // the other nodes; guarded by mu
-	changed chan struct{}   // is closed and replaced when a guarded field changes; guarded by mu
-}
-
-// beat is the last message of the key that only this node writes.
-type beat struct {
-	subject  string
-	sequence uint64 // 0: the bucket has no beat yet
-	nonce    string
-	at       time.Time // when it was acknowledged, at the latest
-	epoch    int64     // that held then
 }
 
 // New makes a guard. It does nothing until Run.
@@ -114,13 +90,23 @@ func New(cfg Config) (*Guard, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rollback: metrics: %w", err)
 	}
+	tuning := cfg.Tuning.withDefaults()
 	g := &Guard{
-		cfg: cfg, js: js, tuning: cfg.Tuning.withDefaults(), stream: streamOf(cfg.Bucket), node: nuid.Next(), metrics: m,
-		ready: make(chan struct{}), stopped: make(chan struct{}),
-		pending: map[string]bool{}, peers: map[string]peer{}, changed: make(chan struct{}),
+		cfg: cfg, tuning: tuning, node: nuid.Next(), metrics: m, ready: make(chan struct{}),
+		link:  &link{nats: cfg.NATS, js: js, bucket: cfg.Bucket, stream: streamOf(cfg.Bucket), timeout: tuning.Timeout},
+		epoch: &epochSync{epochs: cfg.Epochs, now: cfg.Now},
 		queue: queue{wake: make(chan struct{}, 1)},
 	}
-	g.fresh()
+	g.peers = &peers{
+		nats: cfg.NATS, subject: cfg.Subject, node: g.node, epochs: cfg.Epochs, now: cfg.Now, quarantine: tuning.Quarantine,
+		others: map[string]peer{}, changed: make(chan struct{}),
+	}
+	g.beats = &beats{link: g.link, epochs: cfg.Epochs, now: cfg.Now, node: g.node}
+	g.beats.fresh()
+	g.verifier = &verifier{
+		link: g.link, beats: g.beats, peers: g.peers, epoch: g.epoch, now: cfg.Now, log: cfg.Log, metrics: m,
+		renew: tuning.Renew, ready: g.ready,
+	}
 	return g, nil
 }
 
@@ -131,8 +117,7 @@ func (g *Guard) Ready() <-chan struct{} { return g.ready }
 // returns when all it started has ended. Failures of NATS and of the store are
 // waited out.
 func (g *Guard) Run(ctx context.Context) error {
-	defer close(g.stopped)
-	heard, err := g.cfg.NATS.Subscribe(g.cfg.Subject, func(m *nats.Msg) { g.hear(m.Data) })
+	heard, err := g.cfg.NATS.Subscribe(g.cfg.Subject, func(m *nats.Msg) { g.peers.hear(m.Data) })
 	if err != nil {
 		return fmt.Errorf("rollback: listen to %s: %w", g.cfg.Subject, err)
 	}
@@ -157,6 +142,60 @@ func (g *Guard) Run(ctx context.Context) error {
 	}
 }
 
+// meet finds the nodes that live by their beats, so that a node that has just
+// started waits for them too.
+func (g *Guard) meet(ctx context.Context) error {
+	call, cancel := g.link.request(ctx)
+	defer cancel()
+	info, err := leader.Info(call, g.cfg.NATS, g.link.stream)
+	if err != nil {
+		return g.fails(ctx, err)
+	}
+	g.verifier.maxAge = info.Config.MaxAge
+	prefix := beatPrefix(g.cfg.Bucket)
+	subjects, err := leader.Subjects(call, g.cfg.NATS, g.link.stream, prefix+">")
+	if err != nil {
+		return g.fails(ctx, err)
+	}
+	for _, subject := range subjects {
+		m, err := leader.Last(call, g.cfg.NATS, g.link.stream, subject)
+		if errors.Is(err, leader.ErrNone) {
+			continue
+		}
+		if err != nil {
+			return g.fails(ctx, err)
+		}
+		node, _, _ := strings.Cut(strings.TrimPrefix(subject, prefix), ".")
+		if isAlive := m.Header.Get(headerOperation) == "" && info.TimeStamp.Sub(m.Time) < 2*g.tuning.Renew; isAlive && node != g.node {
+			g.peers.meets(node)
+		}
+	}
+	return nil
+}
+
+// tick looks at the stream and tells the others.
+func (g *Guard) tick(ctx context.Context) {
+	if err := g.verifier.look(ctx); err != nil {
+		_ = g.fails(ctx, err)
+	}
+	call, cancel := g.link.request(ctx)
+	defer cancel()
+	if err := g.epoch.store(call); err != nil {
+		_ = g.fails(ctx, err)
+	}
+	g.peers.tell(false)
+	g.peers.forget()
+}
+
+// fails counts and logs a failure that is tried again at the next tick.
+func (g *Guard) fails(ctx context.Context, err error) error {
+	if ctx.Err() == nil {
+		g.metrics.failures.Inc()
+		g.cfg.Log.WarnContext(ctx, "it is unknown whether NATS has forgotten settlements: looking again", "stream", g.link.stream, "error", err)
+	}
+	return err
+}
+
 // Subscriptions returns how many subscriptions the guard has added to its connection
 // since it was ready: that for acknowledgements, which the first write makes.
 func (g *Guard) Subscriptions() int {
@@ -171,51 +210,14 @@ func (g *Guard) Subscriptions() int {
 // an older epoch gets no credit. The error is ctx's.
 func (g *Guard) Certain(ctx context.Context) (epoch int64, err error) {
 	for {
-		certain, changed := g.certain()
+		certain, changed := g.peers.certain()
 		if certain {
 			return g.cfg.Epochs.Current(), nil
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return 0, fmt.Errorf("wait for all nodes to look at the stream %s: %w", g.stream, ctx.Err())
+			return 0, fmt.Errorf("wait for all nodes to look at the stream %s: %w", g.link.stream, ctx.Err())
 		}
 	}
-}
-
-func (g *Guard) certain() (bool, <-chan struct{}) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.certainLocked(), g.changed
-}
-
-func (g *Guard) certainLocked() bool {
-	none := leader.Term{}
-	if g.seen == none || g.seen != g.looked {
-		return false
-	}
-	// The connection to a single server knows sooner than the next look.
-	if g.looked.Server != "" && g.cfg.NATS.ConnectedServerId() != g.looked.Server {
-		return false
-	}
-	if g.cfg.Now().Sub(g.since) >= g.tuning.Quarantine {
-		return true
-	}
-	for _, p := range g.peers {
-		if p.term != g.looked {
-			return false
-		}
-	}
-	return true
-}
-
-// signal wakes all that wait for a change. The caller holds mu.
-func (g *Guard) signal() {
-	close(g.changed)
-	g.changed = make(chan struct{})
-}
-
-// request bounds a request to NATS.
-func (g *Guard) request(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, g.tuning.Timeout)
 }

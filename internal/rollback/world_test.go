@@ -49,6 +49,29 @@ func (w *world) open() jetstream.KeyValue {
 	return kv
 }
 
+// restart restarts the server and waits until the nodes have connected to it.
+func (w *world) restart(t *testing.T, nodes ...*node) {
+	t.Helper()
+	w.nats.Restart(t)
+	w.reconnected(t, nodes...)
+}
+
+// goBack rolls the stream back to a moment and waits until the nodes have connected again.
+func (w *world) goBack(t *testing.T, to *natstest.Moment, nodes ...*node) {
+	t.Helper()
+	w.nats.GoBack(t, "KV_"+bucket, to, nil)
+	w.reconnected(t, nodes...)
+}
+
+// reconnected waits until nodes have connected to the server's present process. A node
+// that has not yet noticed a restart is certain of the term before it.
+func (w *world) reconnected(t *testing.T, nodes ...*node) {
+	t.Helper()
+	for _, n := range nodes {
+		require.Eventually(t, func() bool { return n.conn.ConnectedServerId() == w.nats.ID() }, patience, time.Millisecond)
+	}
+}
+
 // fast are the times of a node in tests. Only what hangs takes as long as the
 // quarantine.
 func fast() rollback.Tuning {

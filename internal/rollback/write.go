@@ -10,7 +10,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nuid"
 
 	"github.com/tidegate/tidegate/internal/leader"
 )
@@ -33,12 +32,6 @@ const (
 	// fewWrites are published separately: a batch costs the server as much as about
 	// ten messages that it syncs.
 	fewWrites = 8
-)
-
-// headerOperation marks the message that takes a key away.
-const (
-	headerOperation = "KV-Operation"
-	operationPurge  = "PURGE"
 )
 
 // write is a write that waits or is under way.
@@ -160,7 +153,7 @@ func (g *Guard) send(ctx context.Context, batch []*write) {
 	for _, w := range batch {
 		messages = append(messages, w.message)
 	}
-	last, err := g.publish(ctx, messages)
+	last, err := g.beats.publish(ctx, messages)
 	if errors.Is(err, leader.ErrFenced) {
 		g.refused(ctx, batch)
 		return
@@ -177,7 +170,7 @@ func (g *Guard) send(ctx context.Context, batch []*write) {
 // or at once if the beat was refused because an earlier beat was stored
 // though its answer was lost.
 func (g *Guard) refused(ctx context.Context, batch []*write) {
-	switch state, err := g.find(ctx); {
+	switch state, err := g.beats.find(ctx); {
 	case err == nil && state == foundPending:
 		g.send(ctx, batch)
 	case err == nil && state == foundSame:
@@ -186,10 +179,10 @@ func (g *Guard) refused(ctx context.Context, batch []*write) {
 		}
 	default:
 		if err == nil {
-			err = g.look(ctx) // it ends the epoch
+			err = g.verifier.look(ctx) // it ends the epoch
 		}
 		for _, w := range batch {
-			w.end(0, errors.Join(fmt.Errorf("%w: the stream %s is not as this node left it", ErrNotWritten, g.stream), err))
+			w.end(0, errors.Join(fmt.Errorf("%w: the stream %s is not as this node left it", ErrNotWritten, g.link.stream), err))
 		}
 	}
 }
@@ -201,24 +194,24 @@ func (g *Guard) sendEach(ctx context.Context, few []*write) {
 	for i, w := range few {
 		leader.Alone(w.message)
 		var err error
-		if futures[i], err = g.js.PublishMsgAsync(w.message); err != nil {
+		if futures[i], err = g.link.js.PublishMsgAsync(w.message); err != nil {
 			w.end(0, fmt.Errorf("publish: %w", err))
 		}
 		g.awaits.Store(true)
 	}
-	err := g.renew(ctx)
+	err := g.beats.renew(ctx)
 	if errors.Is(err, leader.ErrFenced) {
-		if state, lost := g.find(ctx); lost == nil && state == foundPending {
-			err = g.renew(ctx)
+		if state, lost := g.beats.find(ctx); lost == nil && state == foundPending {
+			err = g.beats.renew(ctx)
 		}
 	}
 	switch {
 	case err == nil:
 		g.looksAgain(ctx)
 	case errors.Is(err, leader.ErrFenced):
-		err = errors.Join(err, g.look(ctx)) // it ends the epoch, or finds the leader behind
+		err = errors.Join(err, g.verifier.look(ctx)) // it ends the epoch, or finds the leader behind
 	}
-	call, cancel := g.request(ctx)
+	call, cancel := g.link.request(ctx)
 	defer cancel()
 	for i, w := range few {
 		if futures[i] != nil {
@@ -252,78 +245,10 @@ func outcome(ctx context.Context, of jetstream.PubAckFuture, beat error) (uint64
 
 // looksAgain notes the term after a batch, where the connection alone does not tell.
 func (g *Guard) looksAgain(ctx context.Context) {
-	g.mu.Lock()
-	single := g.seen.Server != ""
-	g.mu.Unlock()
-	if !single {
-		term, _ := g.term(ctx) // the zero Term if it fails: the next look finds out
-		g.sees(term)
+	if !g.peers.seesSingle() {
+		term, _ := g.link.term(ctx) // the zero Term if it fails: the next look finds out
+		g.peers.sees(term)
 	}
-}
-
-// publish stores messages and the next beat behind them as a batch. The error is
-// leader.ErrFenced where a message, or the beat, expected another revision.
-func (g *Guard) publish(ctx context.Context, messages []*nats.Msg) (last uint64, _ error) {
-	nonce, m := g.nextBeat()
-	call, cancel := g.request(ctx)
-	defer cancel()
-	batch, err := leader.Publish(call, g.cfg.NATS, append(messages, m))
-	return batch.Last, g.published(nonce, batch.Last, err)
-}
-
-// renew writes a beat alone.
-func (g *Guard) renew(ctx context.Context) error {
-	nonce, m := g.nextBeat()
-	return g.publishBeat(ctx, nonce, m)
-}
-
-func (g *Guard) publishBeat(ctx context.Context, nonce string, m *nats.Msg) error {
-	call, cancel := g.request(ctx)
-	defer cancel()
-	ack, err := g.js.PublishMsg(call, m)
-	switch {
-	case err == nil:
-		return g.published(nonce, ack.Sequence, nil)
-	case leader.IsFenced(err):
-		err = leader.ErrFenced
-	}
-	return g.published(nonce, 0, err)
-}
-
-// nextBeat returns the beat that follows the last beat.
-func (g *Guard) nextBeat() (nonce string, m *nats.Msg) {
-	nonce, m = nuid.Next(), nats.NewMsg(g.beat.subject)
-	m.Data = []byte(nonce)
-	m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(g.beat.sequence, 10))
-	return nonce, m
-}
-
-// published notes the outcome of a beat.
-func (g *Guard) published(nonce string, sequence uint64, err error) error {
-	var refused *jetstream.APIError
-	switch {
-	case err == nil:
-		g.acknowledged(nonce, sequence)
-	case errors.As(err, &refused) || errors.Is(err, leader.ErrFull):
-		return fmt.Errorf("%w: %w", ErrNotWritten, err)
-	case !errors.Is(err, leader.ErrFenced):
-		g.pending[nonce] = true
-	}
-	return err
-}
-
-// acknowledged notes the node's last beat. Earlier ones without an answer can be
-// stored no more, because they expect another revision.
-func (g *Guard) acknowledged(nonce string, sequence uint64) {
-	g.beat.nonce, g.beat.sequence, g.beat.at, g.beat.epoch = nonce, sequence, g.cfg.Now(), g.cfg.Epochs.Current()
-	clear(g.pending)
-}
-
-// fresh begins with another key.
-func (g *Guard) fresh() {
-	g.beats++
-	g.beat = beat{subject: g.beatPrefix() + g.node + "." + strconv.Itoa(g.beats), epoch: g.cfg.Epochs.Current()}
-	g.pending = map[string]bool{}
 }
 
 // leave writes the waiting records, takes the beat away and tells the others.
@@ -334,11 +259,7 @@ func (g *Guard) leave(ctx context.Context) {
 	for batch := g.queue.take(); len(batch) > 0; batch = g.queue.take() {
 		g.send(ctx, batch)
 	}
-	if g.beat.sequence > 0 {
-		nonce, m := g.nextBeat()
-		m.Header.Set(headerOperation, operationPurge)
-		_ = g.publishBeat(ctx, nonce, m) // otherwise others wait for it once
-	}
-	g.tell(true)
+	g.beats.purge(ctx)
+	g.peers.tell(true)
 	_ = g.cfg.NATS.FlushTimeout(g.tuning.Timeout) // a report that the others miss costs them a wait
 }

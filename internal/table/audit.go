@@ -58,7 +58,7 @@ func AppendAuditEvent(table string, known AuditHead, e *AuditEvent) []types.Tran
 	seq.set(attrSequence, number(e.Key.Sequence))
 	seq.set(attrAtMs, number(e.Key.AtMs))
 	seq.set(attrMAC, binary(e.MAC))
-	event := newExpression(1)
+	event := newCondition(1)
 	event.requireAbsent(attrPK)
 	return []types.TransactWriteItem{
 		{Update: &types.Update{

@@ -254,29 +254,29 @@ type DeleteConfig struct {
 
 // Write returns the write for a transaction.
 func (d *DeleteConfig) Write(table string) types.TransactWriteItem {
-	e := newExpression(2)
-	e.requireConfig(d.Known)
+	c := newCondition(2)
+	c.requireConfig(d.Known)
 	return types.TransactWriteItem{Delete: &types.Delete{
 		TableName:                 &table,
 		Key:                       KeyItem(d.Known.Key.Key()),
-		ConditionExpression:       e.conditions(),
-		ExpressionAttributeNames:  e.names,
-		ExpressionAttributeValues: e.values,
+		ConditionExpression:       c.conditions(),
+		ExpressionAttributeNames:  c.names,
+		ExpressionAttributeValues: c.values,
 	}}
 }
 
 // requireConfig requires that a config item is as it was read.
-func (e *expression) requireConfig(known *Config) {
+func (c *condition) requireConfig(known *Config) {
 	if known == nil {
-		e.requireAbsent(attrPK)
+		c.requireAbsent(attrPK)
 		return
 	}
-	e.requireEqual(attrConfigVersion, number(known.Version))
+	c.requireEqual(attrConfigVersion, number(known.Version))
 	if known.LastWrite == "" { // written by hand
-		e.requireAbsent(attrLastWrite)
+		c.requireAbsent(attrLastWrite)
 		return
 	}
-	e.requireEqual(attrLastWrite, text(known.LastWrite))
+	c.requireEqual(attrLastWrite, text(known.LastWrite))
 }
 
 // removeConfigLimits removes the limits that are not in kept.

@@ -161,41 +161,41 @@ func (s *SetEntity) Write(table string) types.TransactWriteItem {
 // DeleteEntityWrite deletes an entity item. It is refused if the item was written
 // since it was read.
 func DeleteEntityWrite(table string, known *Entity) types.TransactWriteItem {
-	e := newExpression(2)
-	e.requireEntity(known)
+	c := newCondition(2)
+	c.requireEntity(known)
 	return types.TransactWriteItem{Delete: &types.Delete{
 		TableName:                 &table,
 		Key:                       KeyItem(known.Key.Key()),
-		ConditionExpression:       e.conditions(),
-		ExpressionAttributeNames:  e.names,
-		ExpressionAttributeValues: e.values,
+		ConditionExpression:       c.conditions(),
+		ExpressionAttributeNames:  c.names,
+		ExpressionAttributeValues: c.values,
 	}}
 }
 
 // CheckEntityWrite writes nothing. It refuses its transaction if the item was
 // written since it was read.
 func CheckEntityWrite(table string, known *Entity) types.TransactWriteItem {
-	e := newExpression(2)
-	e.requireEntity(known)
+	c := newCondition(2)
+	c.requireEntity(known)
 	return types.TransactWriteItem{ConditionCheck: &types.ConditionCheck{
 		TableName:                 &table,
 		Key:                       KeyItem(known.Key.Key()),
-		ConditionExpression:       e.conditions(),
-		ExpressionAttributeNames:  e.names,
-		ExpressionAttributeValues: e.values,
+		ConditionExpression:       c.conditions(),
+		ExpressionAttributeNames:  c.names,
+		ExpressionAttributeValues: c.values,
 	}}
 }
 
 // requireEntity requires that an entity item is as it was read.
-func (e *expression) requireEntity(known *Entity) {
+func (c *condition) requireEntity(known *Entity) {
 	switch {
 	case known == nil:
-		e.requireAbsent(attrPK)
+		c.requireAbsent(attrPK)
 	case known.LastWrite == "": // written by hand
-		e.requireEqual(attrVersion, number(known.Version))
-		e.requireAbsent(attrLastWrite)
+		c.requireEqual(attrVersion, number(known.Version))
+		c.requireAbsent(attrLastWrite)
 	default:
-		e.requireEqual(attrLastWrite, text(known.LastWrite))
+		c.requireEqual(attrLastWrite, text(known.LastWrite))
 	}
 }
 

@@ -10,43 +10,60 @@ import (
 	"github.com/tidegate/tidegate/pkg/bucket"
 )
 
-// expression collects the clauses of an update and its condition. The same sequence
-// of calls gives the same text, so that texts recur from write to write and from
+// aliases holds the names and values that an expression refers to. The same sequence
+// of calls gives the same aliases, so that texts recur from write to write and from
 // node to node.
-type expression struct {
-	names     map[string]string
-	values    map[string]types.AttributeValue
-	aliases   map[string]string // attribute name → alias
-	sets      strings.Builder
-	adds      strings.Builder
-	removes   strings.Builder
-	condition strings.Builder
-}
-
-// newExpression returns an expression with room for about n attributes.
-func newExpression(n int) *expression {
-	return &expression{
-		names:   make(map[string]string, n),
-		values:  make(map[string]types.AttributeValue, 2*n),
-		aliases: make(map[string]string, n),
-	}
+type aliases struct {
+	names       map[string]string
+	values      map[string]types.AttributeValue
+	byAttribute map[string]string
 }
 
 // name returns the alias of an attribute, the same for each use.
-func (e *expression) name(attribute string) string {
-	if alias, ok := e.aliases[attribute]; ok {
+func (a *aliases) name(attribute string) string {
+	if alias, ok := a.byAttribute[attribute]; ok {
 		return alias
 	}
-	alias := "#n" + strconv.Itoa(len(e.names))
-	e.names[alias], e.aliases[attribute] = attribute, alias
+	alias := "#n" + strconv.Itoa(len(a.names))
+	a.names[alias], a.byAttribute[attribute] = attribute, alias
 	return alias
 }
 
 // value returns the alias of a new value.
-func (e *expression) value(v types.AttributeValue) string {
-	alias := ":v" + strconv.Itoa(len(e.values))
-	e.values[alias] = v
+func (a *aliases) value(v types.AttributeValue) string {
+	alias := ":v" + strconv.Itoa(len(a.values))
+	a.values[alias] = v
 	return alias
+}
+
+// condition collects the requirements of a write, or of a query's keys.
+type condition struct {
+	aliases
+	required strings.Builder
+}
+
+// newCondition returns a condition with room for about n attributes.
+func newCondition(n int) *condition { return &condition{aliases: newAliases(n)} }
+
+func newAliases(n int) aliases {
+	return aliases{
+		names:       make(map[string]string, n),
+		values:      make(map[string]types.AttributeValue, 2*n),
+		byAttribute: make(map[string]string, n),
+	}
+}
+
+// expression collects the clauses of an update and its condition.
+type expression struct {
+	condition
+	sets    strings.Builder
+	adds    strings.Builder
+	removes strings.Builder
+}
+
+// newExpression returns an expression with room for about n attributes.
+func newExpression(n int) *expression {
+	return &expression{condition: condition{aliases: newAliases(n)}}
 }
 
 func clause(b *strings.Builder, separator string, parts ...string) {
@@ -73,20 +90,20 @@ func (e *expression) remove(attribute string) {
 	clause(&e.removes, ", ", e.name(attribute))
 }
 
-func (e *expression) require(parts ...string) {
-	clause(&e.condition, " AND ", parts...)
+func (c *condition) require(parts ...string) {
+	clause(&c.required, " AND ", parts...)
 }
 
-func (e *expression) requireEqual(attribute string, v types.AttributeValue) {
-	e.require(e.name(attribute), " = ", e.value(v))
+func (c *condition) requireEqual(attribute string, v types.AttributeValue) {
+	c.require(c.name(attribute), " = ", c.value(v))
 }
 
-func (e *expression) requireExists(attribute string) {
-	e.require("attribute_exists(", e.name(attribute), ")")
+func (c *condition) requireExists(attribute string) {
+	c.require("attribute_exists(", c.name(attribute), ")")
 }
 
-func (e *expression) requireAbsent(attribute string) {
-	e.require("attribute_not_exists(", e.name(attribute), ")")
+func (c *condition) requireAbsent(attribute string) {
+	c.require("attribute_not_exists(", c.name(attribute), ")")
 }
 
 // change writes a limit's drawn count and requires the range for which the change
@@ -129,11 +146,11 @@ func (e *expression) update() *string {
 }
 
 // conditions returns the text of the condition expression; nil without conditions.
-func (e *expression) conditions() *string {
-	if e.condition.Len() == 0 {
+func (c *condition) conditions() *string {
+	if c.required.Len() == 0 {
 		return nil
 	}
-	s := e.condition.String()
+	s := c.required.String()
 	return &s
 }
 

@@ -76,7 +76,7 @@ type Create struct {
 
 // Input returns the write. If it is refused, the reply has the stored item.
 func (c *Create) Input(table string) *dynamodb.PutItemInput {
-	e := newExpression(1)
+	e := newCondition(1)
 	e.requireAbsent(attrPK)
 	return &dynamodb.PutItemInput{
 		TableName:                           &table,
@@ -164,10 +164,10 @@ func (s *Sync) Apply(item *Bucket) *Bucket {
 	return &b
 }
 
-func (e *expression) requireSettings(l bucket.Limit) {
-	e.requireEqual(capacityOf(l.Name), number(l.Capacity))
-	e.requireEqual(refillOf(l.Name), number(l.Refill))
-	e.requireEqual(periodOf(l.Name), number(l.Period))
+func (c *condition) requireSettings(l bucket.Limit) {
+	c.requireEqual(capacityOf(l.Name), number(l.Capacity))
+	c.requireEqual(refillOf(l.Name), number(l.Refill))
+	c.requireEqual(periodOf(l.Name), number(l.Period))
 }
 
 func (e *expression) setSettings(l bucket.Limit) {

@@ -48,13 +48,13 @@ func CreateNamespaceItems(table string, n Namespace) []types.TransactWriteItem {
 	reverse[attrName] = text(n.Name)
 	var writes []types.TransactWriteItem
 	for _, item := range []Item{forward, reverse, EncodeVersion(keys.Version{Namespace: n.ID}, SchemaVersion)} {
-		e := newExpression(1)
-		e.requireAbsent(attrPK)
+		c := newCondition(1)
+		c.requireAbsent(attrPK)
 		writes = append(writes, types.TransactWriteItem{Put: &types.Put{
 			TableName:                &table,
 			Item:                     item,
-			ConditionExpression:      e.conditions(),
-			ExpressionAttributeNames: e.names,
+			ConditionExpression:      c.conditions(),
+			ExpressionAttributeNames: c.names,
 		}})
 	}
 	return writes
@@ -96,15 +96,15 @@ func ChangeNamespaceItem(table string, known, wanted Namespace) types.TransactWr
 // namespace, so that its name is free. In a transaction, they are refused as a
 // whole if the forward entry is not as known.
 func RemoveNamespaceItems(table string, known Namespace) []types.TransactWriteItem {
-	e := newExpression(4)
-	e.requireNamespace(known)
+	c := newCondition(4)
+	c.requireNamespace(known)
 	return []types.TransactWriteItem{
 		{Delete: &types.Delete{
 			TableName:                 &table,
 			Key:                       KeyItem(keys.NamespaceName{Name: known.Name}.Key()),
-			ConditionExpression:       e.conditions(),
-			ExpressionAttributeNames:  e.names,
-			ExpressionAttributeValues: e.values,
+			ConditionExpression:       c.conditions(),
+			ExpressionAttributeNames:  c.names,
+			ExpressionAttributeValues: c.values,
 		}},
 		{Delete: &types.Delete{
 			TableName: &table,
@@ -114,12 +114,12 @@ func RemoveNamespaceItems(table string, known Namespace) []types.TransactWriteIt
 }
 
 // requireNamespace requires that a forward entry is as known.
-func (e *expression) requireNamespace(known Namespace) {
-	e.requireEqual(attrNamespaceID, text(known.ID))
+func (c *condition) requireNamespace(known Namespace) {
+	c.requireEqual(attrNamespaceID, text(known.ID))
 	if known.Version == 0 {
-		e.requireAbsent(attrVersion)
+		c.requireAbsent(attrVersion)
 	} else {
-		e.requireEqual(attrVersion, number(known.Version))
+		c.requireEqual(attrVersion, number(known.Version))
 	}
 }
 
@@ -163,13 +163,13 @@ func EncodeVersion(key keys.Version, schema int64) Item {
 // CreateVersionInput writes the record of this release's schema. It is refused if a
 // record exists.
 func CreateVersionInput(table string, key keys.Version) *dynamodb.PutItemInput {
-	e := newExpression(1)
-	e.requireAbsent(attrPK)
+	c := newCondition(1)
+	c.requireAbsent(attrPK)
 	return &dynamodb.PutItemInput{
 		TableName:                &table,
 		Item:                     EncodeVersion(key, SchemaVersion),
-		ConditionExpression:      e.conditions(),
-		ExpressionAttributeNames: e.names,
+		ConditionExpression:      c.conditions(),
+		ExpressionAttributeNames: c.names,
 	}
 }
 

@@ -19,19 +19,19 @@ func QueryInput(table string, index int, q keys.Query) *dynamodb.QueryInput {
 	if index > 0 {
 		pk, sk = indexAttributes(index)
 	}
-	e := newExpression(2)
-	e.requireEqual(pk, text(q.PK))
+	c := newCondition(2)
+	c.requireEqual(pk, text(q.PK))
 	switch {
 	case q.SKTo != "":
-		e.require(e.name(sk), " BETWEEN ", e.value(text(q.SKFrom)), " AND ", e.value(text(q.SKTo)))
+		c.require(c.name(sk), " BETWEEN ", c.value(text(q.SKFrom)), " AND ", c.value(text(q.SKTo)))
 	case q.SKPrefix != "":
-		e.require("begins_with(", e.name(sk), ", ", e.value(text(q.SKPrefix)), ")")
+		c.require("begins_with(", c.name(sk), ", ", c.value(text(q.SKPrefix)), ")")
 	}
 	in := &dynamodb.QueryInput{
 		TableName:                 &table,
-		KeyConditionExpression:    e.conditions(),
-		ExpressionAttributeNames:  e.names,
-		ExpressionAttributeValues: e.values,
+		KeyConditionExpression:    c.conditions(),
+		ExpressionAttributeNames:  c.names,
+		ExpressionAttributeValues: c.values,
 	}
 	if index > 0 {
 		name := IndexName(index)

@@ -74,7 +74,7 @@ func (s *Split) Writes(table string) []types.TransactWriteItem {
 		ReturnValuesOnConditionCheckFailure: made.ReturnValuesOnConditionCheckFailure,
 	}}}
 	if s.Key.Shard != 0 {
-		check := newExpression(1)
+		check := newCondition(1)
 		check.requireWantAbove(s.Child.Key.Shard)
 		writes = append(writes, checkOf(table, s.Key, check))
 	}
@@ -108,10 +108,10 @@ type MergeLimit struct {
 // Writes returns the writes of the remaining and of the merged shard, and a check
 // of shard 0 unless it is the remaining shard.
 func (m *Merge) Writes(table string) []types.TransactWriteItem {
-	into, gone := newExpression(8+4*len(m.Limits)), newExpression(2+4*len(m.Limits))
-	for _, e := range []*expression{into, gone} {
-		e.requireEqual(attrLevel, number(int64(m.Level)))
-		e.requireEqual(attrPrint, text(m.Fingerprint))
+	into, gone := newExpression(8+4*len(m.Limits)), newCondition(2+4*len(m.Limits))
+	for _, c := range []*condition{&into.condition, gone} {
+		c.requireEqual(attrLevel, number(int64(m.Level)))
+		c.requireEqual(attrPrint, text(m.Fingerprint))
 	}
 	if m.Into.Shard == 0 {
 		into.requireWantAtMost(m.Gone.Shard)
@@ -133,7 +133,7 @@ func (m *Merge) Writes(table string) []types.TransactWriteItem {
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	}}}
 	if m.Into.Shard != 0 {
-		check := newExpression(1)
+		check := newCondition(1)
 		check.requireWantAtMost(m.Gone.Shard)
 		writes = append(writes, checkOf(table, m.Into, check))
 	}
@@ -152,18 +152,18 @@ func (l *MergeLimit) stays(e *expression) {
 	e.change(l.Limit.Name, l.Change)
 }
 
-func (l *MergeLimit) goes(e *expression) {
+func (l *MergeLimit) goes(c *condition) {
 	drawn := drawnOf(l.Limit.Name)
 	if l.MissingGone {
-		e.requireAbsent(drawn)
+		c.requireAbsent(drawn)
 		return
 	}
-	e.requireSettings(l.Limit)
+	c.requireSettings(l.Limit)
 	comparison := " <= "
 	if l.GoneExact {
 		comparison = " = "
 	}
-	e.require(e.name(drawn), comparison, e.value(number(l.GoneMax)))
+	c.require(c.name(drawn), comparison, c.value(number(l.GoneMax)))
 }
 
 // MultiSpend is the transaction of a multi-shard spend. Each part is a spend of its
@@ -218,38 +218,38 @@ func (e *expression) changeWant(c WantChange) {
 	e.set(attrWant, number(int64(c.To)))
 }
 
-func (e *expression) requireWantAbove(shard int) {
-	e.require(e.name(attrWant), " > ", e.value(number(int64(shard))))
+func (c *condition) requireWantAbove(shard int) {
+	c.require(c.name(attrWant), " > ", c.value(number(int64(shard))))
 }
 
-func (e *expression) requireWantAtMost(shard int) {
-	e.require(e.name(attrWant), " <= ", e.value(number(int64(shard))))
+func (c *condition) requireWantAtMost(shard int) {
+	c.require(c.name(attrWant), " <= ", c.value(number(int64(shard))))
 }
 
 // RemoveShard deletes a shard. It is refused if the shard has split or merged since
 // it was read.
 func RemoveShard(table string, known *Bucket) types.TransactWriteItem {
-	e := newExpression(1)
-	e.requireEqual(attrLevel, number(int64(known.Level)))
+	c := newCondition(1)
+	c.requireEqual(attrLevel, number(int64(known.Level)))
 	return types.TransactWriteItem{Delete: &types.Delete{
 		TableName:                           &table,
 		Key:                                 KeyItem(known.Key.Key()),
-		ConditionExpression:                 e.conditions(),
-		ExpressionAttributeNames:            e.names,
-		ExpressionAttributeValues:           e.values,
+		ConditionExpression:                 c.conditions(),
+		ExpressionAttributeNames:            c.names,
+		ExpressionAttributeValues:           c.values,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	}}
 }
 
 // RemoveDamaged deletes a shard that cannot be decoded, with any content.
 func RemoveDamaged(table string, key keys.Bucket) types.TransactWriteItem {
-	e := newExpression(1)
-	e.requireExists(attrPK)
+	c := newCondition(1)
+	c.requireExists(attrPK)
 	return types.TransactWriteItem{Delete: &types.Delete{
 		TableName:                &table,
 		Key:                      KeyItem(key.Key()),
-		ConditionExpression:      e.conditions(),
-		ExpressionAttributeNames: e.names,
+		ConditionExpression:      c.conditions(),
+		ExpressionAttributeNames: c.names,
 	}}
 }
 
@@ -266,13 +266,13 @@ func updateOf(table string, key keys.Bucket, e *expression) *types.Update {
 	}
 }
 
-func checkOf(table string, of keys.Bucket, e *expression) types.TransactWriteItem {
+func checkOf(table string, of keys.Bucket, c *condition) types.TransactWriteItem {
 	return types.TransactWriteItem{ConditionCheck: &types.ConditionCheck{
 		TableName:                           &table,
 		Key:                                 KeyItem(first(of).Key()),
-		ConditionExpression:                 e.conditions(),
-		ExpressionAttributeNames:            e.names,
-		ExpressionAttributeValues:           e.values,
+		ConditionExpression:                 c.conditions(),
+		ExpressionAttributeNames:            c.names,
+		ExpressionAttributeValues:           c.values,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	}}
 }

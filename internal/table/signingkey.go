@@ -59,16 +59,16 @@ func (p KeyPurpose) item(id string) keys.Item {
 
 // PutSigningKeyInput stores a new key. It is refused if the id is taken.
 func PutSigningKeyInput(table string, p KeyPurpose, k SigningKey) *dynamodb.PutItemInput {
-	e := newExpression(1)
-	e.requireAbsent(attrPK)
+	c := newCondition(1)
+	c.requireAbsent(attrPK)
 	item := KeyItem(p.item(base64.RawURLEncoding.EncodeToString(k.ID[:])).Key())
 	item[attrSecret] = &types.AttributeValueMemberB{Value: k.Secret}
 	item[attrCreated] = number(k.CreatedMs)
 	return &dynamodb.PutItemInput{
 		TableName:                &table,
 		Item:                     item,
-		ConditionExpression:      e.conditions(),
-		ExpressionAttributeNames: e.names,
+		ConditionExpression:      c.conditions(),
+		ExpressionAttributeNames: c.names,
 	}
 }
 

@@ -9,10 +9,10 @@ import (
 // Admin reads and changes the data of a namespace: limits, policies, entities, usage
 // and the audit log. Its requests need permissions of their own. Every method can fail
 // with an *Error or an *UnavailableError.
-type Admin struct{ c *Client }
+type Admin struct{ Reports }
 
 // Admin returns the client's access to stored data.
-func (c *Client) Admin() Admin { return Admin{c} }
+func (c *Client) Admin() Admin { return Admin{Reports{c}} }
 
 // SetLimits replaces all limits of a config level, and its policy if given. It returns
 // the level as stored. After a lost reply the limits may or may not be set; it is safe
@@ -97,13 +97,6 @@ func (a Admin) ShowAudit(ctx context.Context, id string) (api.AuditShowReply, er
 	return ask[api.AuditShowReply](ctx, a.c, api.VerbAuditShow, api.AuditShowRequest{ID: id})
 }
 
-// Capacity reads a page of the balances that entities have on a resource. The reply's
-// cursor requests the next page; it is empty on the last. Entities that never spent, or
-// whose buckets have long been full again, are left out.
-func (a Admin) Capacity(ctx context.Context, q api.CapacityRequest) (api.CapacityReply, error) {
-	return ask[api.CapacityReply](ctx, a.c, api.VerbCapacity, q)
-}
-
 // Bucket reads the bucket of an entity and a resource, shard by shard.
 func (a Admin) Bucket(ctx context.Context, entity, resource string) (api.BucketReply, error) {
 	return ask[api.BucketReply](ctx, a.c, api.VerbBucketGet, api.BucketRequest{Entity: entity, Resource: resource})
@@ -116,18 +109,6 @@ func (a Admin) Bucket(ctx context.Context, entity, resource string) (api.BucketR
 func (a Admin) ResetBucket(ctx context.Context, entity, resource string) (shards int64, err error) {
 	reply, err := ask[api.BucketResetReply](ctx, a.c, api.VerbBucketReset, api.BucketRequest{Entity: entity, Resource: resource})
 	return reply.Shards, err
-}
-
-// Usage reads a page of an entity's usage, window by window. The reply's cursor requests
-// the next page; it is empty on the last. Usage of the last seconds may be missing.
-func (a Admin) Usage(ctx context.Context, q api.UsageRequest) (api.UsageListReply, error) {
-	return ask[api.UsageListReply](ctx, a.c, api.VerbUsageList, q)
-}
-
-// UsageSummary sums up a page of [Admin.Usage]. The reply's cursor requests the next
-// page, whose totals [api.UsageTotals.Add] adds; it is empty on the last.
-func (a Admin) UsageSummary(ctx context.Context, q api.UsageRequest) (api.UsageSummaryReply, error) {
-	return ask[api.UsageSummaryReply](ctx, a.c, api.VerbUsageSummary, q)
 }
 
 // SetPolicy changes the policies of a level that are named, and leaves all else

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
@@ -112,4 +113,19 @@ func TestNobodyPurgesWhileAServerIsBehind(t *testing.T) {
 	require.False(t, isCatchingUp(nil), "one server alone")
 	require.False(t, isCatchingUp(&jetstream.ClusterInfo{Replicas: []*jetstream.PeerInfo{here, away}}))
 	require.True(t, isCatchingUp(&jetstream.ClusterInfo{Replicas: []*jetstream.PeerInfo{here, behind}}))
+}
+
+// After NATS went back, a consumer may have acknowledged numbers that other messages have
+// now. Nothing is purged by its progress before the members had time to set it back.
+func TestProgressCountsOnceMembersHaveLooked(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	h := housekeeper{
+		relay: &Relay{cfg: Config{Now: func() time.Time { return now }}, tuning: Tuning{Purge: 3 * time.Second, Quarantine: 5 * time.Second}.withDefaults()},
+		since: now, seen: []sample{{now, 100}},
+	}
+	now = now.Add(5*time.Second - 1)
+	require.Zero(t, h.last())
+	now = now.Add(1)
+	require.EqualValues(t, 100, h.last())
+	require.Equal(t, 10*time.Second, Tuning{}.withDefaults().Quarantine)
 }

@@ -24,6 +24,7 @@ type housekeeper struct {
 
 	// owned by the watch
 	term   leader.Term // of the feed, in which the rest was seen
+	since  time.Time   // when the relay noticed the term
 	seen   []sample    // of the feed, the oldest first
 	behind bool        // a server of the feed's is there but behind
 	purged map[string]uint64
@@ -62,8 +63,14 @@ func (h *housekeeper) look(ctx context.Context) error {
 // that is not behind. Until then it says that it has nothing to do.
 func (h *housekeeper) settled() time.Duration { return h.relay.tuning.Purge / 3 }
 
-// last returns the number of the last message that all consumers know of.
+// last returns the number of the last message that all consumers know of: 0 if unknown.
+//
+// A consumer may remember having delivered numbers that NATS has forgotten. Its progress
+// counts once the services' members have had time to look at the feed in this term.
 func (h *housekeeper) last() uint64 {
+	if h.relay.cfg.Now().Sub(h.since) < h.relay.tuning.Quarantine {
+		return 0
+	}
 	if len(h.seen) == 0 || h.relay.cfg.Now().Sub(h.seen[0].at) < h.settled() {
 		return 0
 	}

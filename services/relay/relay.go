@@ -49,6 +49,7 @@ type Tuning struct {
 	MaxBackoff     time.Duration // the longest pause before a retry. Default 5 s
 	Checkpoint     time.Duration // how old a place may get that only records outside of the feed were read since. Default 1 min
 	Purge          time.Duration // between two purges of changes that all services have seen; far longer than a consumer takes to learn of a message. Default 30 s
+	Quarantine     time.Duration // in a new term of the feed, how long the services' members have to look for forgotten records before the feed is purged. Default a third of Purge
 }
 
 func (t Tuning) withDefaults() Tuning {
@@ -68,6 +69,9 @@ func (t Tuning) withDefaults() Tuning {
 		if *d.of <= 0 {
 			*d.of = d.value
 		}
+	}
+	if t.Quarantine <= 0 {
+		t.Quarantine = t.Purge / 3
 	}
 	if t.Page <= 0 || t.Page >= maxBatch {
 		t.Page = maxBatch - 1
@@ -138,10 +142,9 @@ func (r *Relay) Run(ctx context.Context) error {
 }
 
 func (r *Relay) run(ctx context.Context) error {
-	w := &watch{relay: r, members: r.members, living: []string{r.cfg.Member}, running: map[source]*running{}, done: map[source]bool{}}
 	var replays conc.WaitGroup
 	replays.Go(func() { r.tryAgain(ctx) })
-	w.run(ctx)
+	newWatch(r).run(ctx)
 	replays.Wait()
 	return nil
 }

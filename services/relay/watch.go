@@ -2,60 +2,48 @@ package relay
 
 import (
 	"context"
-	"errors"
 	"maps"
-	"slices"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/sourcegraph/conc"
-
-	"github.com/tidegate/tidegate/internal/feed"
-	"github.com/tidegate/tidegate/internal/leader"
 	"github.com/tidegate/tidegate/pkg/events"
 )
 
 // watch keeps readers on the stream shards that are the relay's, whatever shards
 // and relays come and go.
 type watch struct {
-	relay   *Relay
-	members *feed.Members
+	relay *Relay
 
 	// owned by run
-	living  []string
-	streams []stream
-	running map[source]*running
-	done    map[source]bool // stream shards that were read to their end
-	term    leader.Term     // of the feed, in which done was seen
-	known   bool            // the feed has markers of the table's streams
-	readers conc.WaitGroup
+	survey  survey
+	readers readers
 	house   housekeeper
 }
 
-// running is a reader that was started.
-type running struct {
-	stop   context.CancelFunc
-	reader *reader
-	ended  chan struct{}
-	done   bool // it came to the shard's end; written before ended is closed
+func newWatch(r *Relay) *watch {
+	return &watch{
+		relay:   r,
+		survey:  survey{relay: r, members: r.members, living: []string{r.cfg.Member}, done: map[source]bool{}},
+		readers: readers{relay: r, running: map[source]*running{}},
+		house:   housekeeper{relay: r, purged: map[string]uint64{}, unseen: map[events.Kind]waiting{}},
+	}
 }
 
 func (w *watch) run(ctx context.Context) {
-	w.house = housekeeper{relay: w.relay, purged: map[string]uint64{}, unseen: map[events.Kind]waiting{}}
 	surveys := time.NewTicker(w.relay.tuning.Survey)
 	defer surveys.Stop()
 	purges := time.NewTicker(w.relay.tuning.Purge)
 	defer purges.Stop()
 	for first := true; ; {
 		w.look(ctx)
-		if w.survey(ctx) && first {
+		if w.runOnce(ctx) && first {
 			first = false
 			close(w.relay.ready)
 			w.show(ctx)
 		}
 		select {
 		case <-ctx.Done():
-			w.leave()
+			w.readers.stop()
+			w.survey.leave()
 			return
 		case <-w.relay.ended:
 		case <-surveys.C:
@@ -82,11 +70,11 @@ func (w *watch) purge(ctx context.Context) {
 		w.house.hide()
 		return
 	}
-	w.house.keep(ctx, w.streams)
+	w.house.keep(ctx, w.survey.streams)
 }
 
 // purges reports whether purging is this relay's part.
-func (w *watch) purges() bool { return feed.Owner("purge", w.living) == w.relay.cfg.Member }
+func (w *watch) purges() bool { return w.survey.owns("purge") }
 
 // show sets the gauges of the kinds once, so that they are there before the first purge.
 func (w *watch) show(ctx context.Context) {
@@ -99,17 +87,12 @@ func (w *watch) show(ctx context.Context) {
 	}
 }
 
-// survey finds the running relays and the stream shards, and starts and stops
+// runOnce finds the running relays and the stream shards, and starts and stops
 // readers. Without an answer all stays as it is: markers guard the feed.
-func (w *watch) survey(ctx context.Context) bool {
-	w.meet(ctx)
-	streams, err := w.relay.store.streams(ctx)
-	if err == nil && len(streams) == 0 {
-		err = errors.New("the table has no stream: make it with tidegate table create, or enable its stream with new and old images")
-	}
+func (w *watch) runOnce(ctx context.Context) bool {
+	w.survey.meet(ctx)
+	err := w.survey.list(ctx)
 	if err == nil {
-		w.streams = streams
-		w.forget()
 		if err = w.remember(ctx); err == nil {
 			err = w.assign(ctx)
 		}
@@ -121,75 +104,38 @@ func (w *watch) survey(ctx context.Context) bool {
 	return err == nil
 }
 
-// remember looks whether the feed is as this relay left it. In a new term it forgets
-// the finished shards: a parent's end may be forgotten, and its records come
-// before the records of its children.
+// remember looks whether the feed is as this relay left it. In a new term the
+// housekeeper begins again: consumers look first.
 func (w *watch) remember(ctx context.Context) error {
-	term, err := w.relay.history.look(ctx)
-	if err != nil || term == w.term {
+	isNew, err := w.survey.remember(ctx)
+	if err != nil || !isNew {
 		return err
 	}
-	w.term = term
-	clear(w.done)
-	w.known = false
-	w.house.term, w.house.seen = term, nil // consumers look first
+	w.house.term, w.house.since, w.house.seen = w.survey.term, w.relay.cfg.Now(), nil
 	clear(w.house.purged)
 	return nil
 }
 
-// meet sends a heartbeat and asks for the running relays.
-func (w *watch) meet(ctx context.Context) {
-	call, cancel := context.WithTimeout(ctx, w.relay.tuning.MemberTTL)
-	defer cancel()
-	living, err := w.members.Beat(call)
-	switch {
-	case err == nil:
-		w.living = living
-	case ctx.Err() == nil:
-		w.relay.cfg.Log.WarnContext(ctx, "the other relays cannot be seen: each goes on with what it has", "error", err)
-	}
-}
-
-// forget drops the state of stream shards that are listed no more.
-func (w *watch) forget() {
-	listed := map[source]bool{}
-	for _, st := range w.streams {
-		for _, s := range st.shards {
-			listed[source{st.arn, st.label, s.id}] = true
-		}
-	}
-	maps.DeleteFunc(w.done, func(at source, _ bool) bool { return !listed[at] })
-}
-
 // assign starts and stops readers.
 func (w *watch) assign(ctx context.Context) error {
-	for at, r := range w.running {
-		select {
-		case <-r.ended:
-			if r.done && r.reader.term == w.term {
-				w.done[at] = true
-			}
-			delete(w.running, at)
-		default:
+	for at, r := range w.readers.ended() {
+		if r.done && r.reader.term == w.survey.term {
+			w.survey.done[at] = true
 		}
 	}
 	mine, err := w.mine(ctx)
 	if err != nil {
 		return err
 	}
-	for at, r := range w.running {
-		if partly, ok := mine[at]; !ok || partly != r.reader.partly {
-			r.stop()
-		}
-	}
+	w.readers.stopAllBut(mine)
 	for at, partly := range mine {
-		if w.running[at] != nil {
+		if w.readers.running[at] != nil {
 			continue
 		}
-		if joined, err := w.join(ctx, at); err != nil {
+		if joined, err := w.survey.join(ctx, at); err != nil {
 			return err
 		} else if joined {
-			w.start(ctx, at, partly)
+			w.readers.start(ctx, at, w.survey.term, partly)
 		}
 	}
 	w.relay.metrics.shards.Set(float64(len(mine)))
@@ -201,7 +147,7 @@ func (w *watch) assign(ctx context.Context) error {
 func (w *watch) mine(ctx context.Context) (map[source]bool, error) {
 	all := map[source]bool{}
 	if !w.relay.room.forBuckets() {
-		passed, err := readable(w.streams, func(at source) (bool, error) { return w.isPassed(ctx, at) })
+		passed, err := readable(w.survey.streams, func(at source) (bool, error) { return w.isPassed(ctx, at) })
 		if err != nil {
 			return nil, err
 		}
@@ -209,22 +155,22 @@ func (w *watch) mine(ctx context.Context) (map[source]bool, error) {
 			all[at] = true
 		}
 	}
-	open, err := readable(w.streams, func(at source) (bool, error) { return w.isDone(ctx, at) })
+	open, err := readable(w.survey.streams, func(at source) (bool, error) { return w.isDone(ctx, at) })
 	if err != nil {
 		return nil, err
 	}
 	for _, at := range open {
 		all[at] = false
 	}
-	maps.DeleteFunc(all, func(at source, _ bool) bool { return feed.Owner(at.shard, w.living) != w.relay.cfg.Member })
+	maps.DeleteFunc(all, func(at source, _ bool) bool { return !w.survey.owns(at.shard) })
 	return all, nil
 }
 
 // isPassed reports whether all but buckets of a stream shard was read to its end, by
 // whichever relay.
 func (w *watch) isPassed(ctx context.Context, at source) (bool, error) {
-	if r := w.running[at]; r != nil || w.done[at] {
-		return w.done[at] || r.reader.passed.Load(), nil
+	if r := w.readers.running[at]; r != nil || w.survey.done[at] {
+		return w.survey.done[at] || r.reader.passed.Load(), nil
 	}
 	call, cancel := w.relay.request(ctx)
 	defer cancel()
@@ -234,8 +180,8 @@ func (w *watch) isPassed(ctx context.Context, at source) (bool, error) {
 
 // isDone reports whether a stream shard was read to its end, by whichever relay.
 func (w *watch) isDone(ctx context.Context, at source) (bool, error) {
-	if w.done[at] || w.running[at] != nil {
-		return w.done[at], nil
+	if w.survey.done[at] || w.readers.running[at] != nil {
+		return w.survey.done[at], nil
 	}
 	call, cancel := w.relay.request(ctx)
 	defer cancel()
@@ -244,51 +190,7 @@ func (w *watch) isDone(ctx context.Context, at source) (bool, error) {
 		return false, err
 	}
 	if m.Closed {
-		w.done[at] = true
+		w.survey.done[at] = true
 	}
 	return m.Closed, nil
-}
-
-// mark publishes a marker that no reader does, and messages before it, in the term
-// in which the watch looked at the feed.
-func (w *watch) mark(ctx context.Context, messages []*nats.Msg, mark checkpoint, fence uint64) error {
-	if err := w.relay.history.check(ctx, w.term); err != nil {
-		return err
-	}
-	batch, err := publish(ctx, w.relay.cfg.NATS, messages, mark, fence)
-	if err != nil {
-		return err
-	}
-	w.relay.history.acknowledged(batch)
-	return nil
-}
-
-func (w *watch) start(ctx context.Context, at source, partly bool) {
-	ctx, cancel := context.WithCancel(ctx)
-	r := &running{stop: cancel, ended: make(chan struct{}), reader: &reader{relay: w.relay, at: at, term: w.term, partly: partly}}
-	w.running[at] = r
-	w.readers.Go(func() {
-		defer func() {
-			close(r.ended)
-			select {
-			case w.relay.ended <- struct{}{}:
-			default: // a survey is due in any case
-			}
-		}()
-		defer cancel()
-		r.done = r.reader.run(ctx)
-	})
-}
-
-// leave stops all readers and leaves the group, so that others take over at once.
-func (w *watch) leave() {
-	for _, at := range slices.Collect(maps.Keys(w.running)) {
-		w.running[at].stop()
-	}
-	w.readers.Wait()
-	ctx, cancel := context.WithTimeout(context.Background(), w.relay.tuning.MemberTTL)
-	defer cancel()
-	if err := w.members.Leave(ctx); err != nil {
-		w.relay.cfg.Log.Warn("the other relays will take over when this one's time is up", "error", err)
-	}
 }

@@ -54,7 +54,7 @@ func TestNATSForgets(t *testing.T) {
 	w.setLimits(t, api.LimitsTarget{System: true}, perDay("rpm", 1_000_000), perDay("tpm", 100_000_000))
 	w.admission(t)
 	w.admission(t)
-	relays := []*process{w.relay(t, "relay-1", relay.Tuning{Page: 7}), w.relay(t, "relay-2", relay.Tuning{Page: 40, Purge: 3 * time.Second})}
+	relays := []*process{w.relay(t, "relay-1", relay.Tuning{Page: 7}), w.relay(t, "relay-2", relay.Tuning{Page: 40, Purge: 3 * time.Second, Quarantine: 5 * time.Second})}
 	aggregators := []*process{w.aggregator(t, "aggregator-1"), w.aggregator(t, "aggregator-2")}
 	c := newCrowd(t, w, seed)
 	for i := range c.clients { // what asks while NATS is away does not wait for long
