@@ -24,8 +24,8 @@ const (
 var errUnsettled = errors.New("the limits kept changing while they were spent from")
 
 // cascade is an acquire that spends from an entity and its ancestors, or finds out that
-// the entity has no ancestors. It runs in the background and asks the writer of each level, so
-// that children of a parent share the parent's writes.
+// the entity has no ancestors. It runs in the background and asks the writer of each
+// level, so that children of a parent share the parent's writes.
 type cascade struct {
 	*spend
 	levels []*level // the cascade levels that have limits, the child's first
@@ -106,8 +106,8 @@ func (c *cascade) climb() error {
 	return unknownAt(c.settings(), amounts)
 }
 
-// follow walks from the child up. It asks the levels with unknown settings. Once a second
-// it also asks all levels for limits that an earlier walk did not find.
+// follow walks from the child up. It asks the levels with unknown settings or, once a
+// second, all levels for limits that an earlier walk did not find.
 func (c *cascade) follow(missing api.Amounts) error {
 	entities := make([]string, 0, maxLevels)
 	c.levels = make([]*level, 0, maxLevels)
