@@ -35,15 +35,12 @@ func Start(tb testing.TB) *Server {
 	return StartWith(tb, &server.Options{JetStream: true})
 }
 
-// StartWith runs a server with the test's options, except for the address. If StoreDir
-// is empty, the server keeps its files in t.TempDir().
+// StartWith runs a server with the test's options, except for the address and StoreDir:
+// the server keeps its files in t.TempDir(), whatever directory a configuration names.
 func StartWith(tb testing.TB, o *server.Options) *Server {
 	tb.Helper()
 	o = o.Clone()
-	o.Host, o.Port, o.NoLog, o.NoSigs = "127.0.0.1", server.RANDOM_PORT, true, true
-	if o.StoreDir == "" {
-		o.StoreDir = tb.TempDir()
-	}
+	o.Host, o.Port, o.StoreDir, o.NoLog, o.NoSigs = "127.0.0.1", server.RANDOM_PORT, tb.TempDir(), true, true
 	s := &Server{options: o}
 	tb.Cleanup(s.Stop) // before the files are removed, also if it does not come up
 	s.run(tb)
