@@ -6,13 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/internal/dirtest"
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
 	"github.com/tidegate/tidegate/internal/leader"
 	"github.com/tidegate/tidegate/internal/rollback"
@@ -34,7 +32,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, nats: natstest.StartWith(t, &server.Options{JetStream: true, StoreDir: dirtest.New(t)}), store: tabletest.New(t)}
+	w := &world{t: t, nats: natstest.Start(t), store: tabletest.New(t)}
 	w.open()
 	return w
 }
