@@ -48,13 +48,18 @@ test: ## run all tests, the concurrent units that are quick with the race detect
 test-fast: ## run the tests of pure packages, stores and services in a minute; what has not changed is not run again
 	$(GO) test -short -timeout 5m -p 4 $(UNITS)
 
+# Units that are raced on every change too, and take minutes.
+RACED_LONG := ./services/admission/... ./services/relay ./internal/feed ./internal/rollback ./internal/shards ./internal/control \
+	./engine ./engine/fault ./test/e2e
+
 .PHONY: test-race
-test-race: ## run what runs in the tests' own processes with the race detector, which takes minutes
-	$(GO) test -race -short -shuffle=on -timeout 15m -p 4 -parallel 4 $(UNITS) ./cmd/... ./test/e2e ./test/observe
+test-race: ## run the other concurrent units, and whole systems in a process, with the race detector, which takes minutes
+	$(GO) test -race -short -shuffle=on -timeout 15m -p 4 -parallel 4 $(RACED_LONG)
 
 .PHONY: test-night
-test-night: ## check each property NIGHT_CHECKS times (1000), kill the engine 1,000 times, then fuzz
+test-night: ## check each property NIGHT_CHECKS times (1000), race everything, kill the engine 1,000 times, then fuzz
 	RAPID_CHECKS=$(NIGHT_CHECKS) $(GO) test -count=1 -shuffle=on -timeout 3h $(UNITS)
+	$(GO) test -race -count=1 -shuffle=on -timeout 1h $(UNITS) ./cmd/... ./test/e2e ./test/observe
 	$(GO) test -count=1 -timeout 1h -run TestKill ./engine -kills 1000
 	$(MAKE) fuzz
 
