@@ -50,10 +50,10 @@ test-fast: ## run the tests of pure packages, stores and services in a minute; w
 
 # Units that are raced on every change too, and take minutes.
 RACED_LONG := ./services/admission/... ./services/relay ./internal/feed ./internal/rollback ./internal/shards ./internal/control \
-	./engine ./engine/fault ./test/e2e
+	./engine ./engine/fault
 
 .PHONY: test-race
-test-race: ## run the other concurrent units, and whole systems in a process, with the race detector, which takes minutes
+test-race: ## run the other concurrent units with the race detector, which takes minutes
 	$(GO) test -race -short -shuffle=on -timeout 15m -p 4 -parallel 4 $(RACED_LONG)
 
 .PHONY: test-night
@@ -115,8 +115,8 @@ fuzz: ## run every fuzz target for FUZZTIME (10s)
 .PHONY: test-dynoxide
 test-dynoxide: ## admission's suite on an independent engine, dynoxide, and the embedded one compared with it; needs npm
 	dynoxide="$$(scripts/get-dynoxide $(DYNOXIDE_VERSION) $(CACHE)/dynoxide)"; \
-	scripts/with-dynoxide "$$dynoxide" $(GO) test -count=1 -timeout 10m ./services/admission; \
-	scripts/with-dynoxide "$$dynoxide" $(GO) test -count=1 -timeout 10m -tags otherengine ./engine/differential -rapid.checks=1000
+	scripts/with-dynoxide "$$dynoxide" $(GO) test -count=1 -short -timeout 15m ./services/admission; \
+	scripts/with-dynoxide "$$dynoxide" $(GO) test -count=1 -timeout 15m -tags otherengine ./engine/differential -rapid.checks=1000
 
 .PHONY: test-dynamodb-local
 test-dynamodb-local: ## the same against DynamoDB Local; read scripts/get-dynamodb-local first: its licence
