@@ -310,9 +310,16 @@ func TestSettlementsWithoutRecords(t *testing.T) {
 	n := w.node(t, Tuning{})
 	nc := w.nats.Connect(t)
 	token := acquire(t, nc, `{"entity":"api-key-123","resource":"gpt-4","consume":{"tpm":100}}`).Lease
-	reachable := n.leases.Records
-	away := func() error { return lease.ErrNotStored }
-	n.leases.Records = &faultyRecords{Records: reachable, writes: away, reads: func() error { return errUnacknowledged }}
+	var back atomic.Bool
+	away := func(err error) func() error {
+		return func() error {
+			if back.Load() {
+				return nil
+			}
+			return err
+		}
+	}
+	n.leases.Records = &faultyRecords{Records: n.leases.Records, writes: away(lease.ErrNotStored), reads: away(errUnacknowledged)}
 	more := ask[api.AdjustReply](t, nc, api.VerbAdjust, adjustBody(token, `{"tpm":50}`))
 	require.Equal(t, token, more.Lease, "nothing of the debit can be given back")
 	require.EqualValues(t, 150, w.consumed(t, "tpm"))
@@ -320,7 +327,7 @@ func TestSettlementsWithoutRecords(t *testing.T) {
 	require.Equal(t, api.CodeUnavailable, refused(t, nc, api.VerbRelease, releaseBody(token), time.Second).Code)
 	require.EqualValues(t, 150, w.consumed(t, "tpm"), "never half done")
 	require.EqualValues(t, 0, w.consumed(t, "rpm"))
-	n.leases.Records = reachable
+	back.Store(true)
 	require.True(t, ask[api.ReleaseReply](t, nc, api.VerbRelease, releaseBody(token)).Released)
 	require.EqualValues(t, 50, w.consumed(t, "tpm"))
 }
