@@ -14,7 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sourcegraph/conc/pool"
 
-	"github.com/tidegate/tidegate/internal/leader"
 	"github.com/tidegate/tidegate/pkg/events"
 )
 
@@ -99,9 +98,6 @@ func New(cfg Config) (*Group, error) {
 	if cfg.JetStream == nil || cfg.Service == "" || cfg.Member == "" || len(cfg.Kinds) == 0 ||
 		cfg.Handle == nil || cfg.Now == nil || cfg.Log == nil || cfg.Metrics == nil {
 		return nil, errors.New("feed: JetStream, Service, Member, Kinds, Handle, Now, Log and Metrics are required")
-	}
-	if err := leader.CheckConnection(cfg.JetStream.Conn()); err != nil {
-		return nil, fmt.Errorf("feed: %w", err)
 	}
 	g := &Group{
 		cfg: cfg, tuning: cfg.Tuning.withDefaults(),

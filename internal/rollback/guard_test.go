@@ -4,15 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
 	"github.com/tidegate/tidegate/internal/rollback"
+	"github.com/tidegate/tidegate/pkg/api"
 )
 
 // A value is written over the revision that is expected, and over no other.
@@ -254,4 +258,14 @@ func (w *world) claim(t *testing.T, nodes []*node, round, count int) map[string]
 	}
 	all.Wait()
 	return certain
+}
+
+// A guard refuses a connection that keeps writes through an interruption.
+func TestAConnectionThatBuffersIsRefused(t *testing.T) {
+	w := newWorld(t)
+	_, err := rollback.New(rollback.Config{
+		NATS: w.nats.Connect(t, nats.ReconnectBufSize(nats.DefaultReconnectBufSize)), Bucket: bucket, Subject: api.EpochSubject,
+		Epochs: rollback.NewEpochs(w.store.DB, w.store.Table), Now: time.Now, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(),
+	})
+	require.ErrorContains(t, err, "nats.ReconnectBufSize(-1)")
 }
