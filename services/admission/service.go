@@ -101,6 +101,7 @@ type Service struct {
 	table      string
 	version    string
 	router     *router
+	balances  *balances
 	namespaces *config.NamespaceCache
 	control    Control          // nil: the node serves no admin verbs
 	client     *dynamodb.Client // retries by itself; not for writes of buckets
@@ -156,6 +157,7 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Traces != nil {
 		s.tracer = cfg.Traces.Tracer(scope)
 	}
+	s.balances = newBalances(s.env, dynamodb.NewFromConfig(store.AttemptTimeout(cfg.DynamoDB, tuning.StoreTimeout)), cfg.Table)
 	trees := shards.NewStore(truth.client, cfg.Table, cfg.Clock.Now, s.nonces.next)
 	if s.router, err = newRouter(s.env, trees, tuning.Remember, cfg.NATS.Publish); err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
