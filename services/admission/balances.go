@@ -227,7 +227,7 @@ func (r *lineRead) state(level int, key keys.Bucket) (*result, error) {
 		state.err = resolved.Err
 	}
 	if state.err != nil {
-		return state, nil
+		return state, nil //nolint:nilerr // the refusal is part of the state
 	}
 	state.item = inForce(r.now, key, item, &settings)
 	if item != nil {
