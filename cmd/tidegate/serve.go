@@ -71,7 +71,7 @@ func listenHTTP(ctx context.Context, flag, address string, handler http.Handler,
 	if err != nil {
 		return "", nil, explainListen(flag, address, err)
 	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout, ErrorLog: slog.NewLogLogger(process.Lines(log, "the HTTP server says"), slog.LevelWarn)}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -68,10 +68,11 @@ func (c upCmd) Run(ctx context.Context, o output) error {
 		}
 		defer ns.Shutdown()
 		store := engine.Config(embedded.HTTPClient(), localRegion)
+		store.Logger = process.AWSLog(log)
 		if err := prepareTable(ctx, dynamodb.NewFromConfig(store), table.DefaultName); err != nil {
 			return err
 		}
-		kept, err := c.openArchive(ctx)
+		kept, err := c.openArchive(ctx, log)
 		if err != nil {
 			return err
 		}
@@ -114,12 +115,12 @@ func (n node) all(ctx context.Context, embedded *engine.Engine, ready func()) er
 }
 
 // openArchive opens the audit archive of the data directory.
-func (c upCmd) openArchive(ctx context.Context) (*archive.Archive, error) {
+func (c upCmd) openArchive(ctx context.Context, log *slog.Logger) (*archive.Archive, error) {
 	at, err := folderURL(filepath.Join(c.Dir, "archive"))
 	if err != nil {
 		return nil, err
 	}
-	return openArchive(ctx, at, true)
+	return openArchive(ctx, at, true, log)
 }
 
 // check refuses addresses that cannot be listened on.

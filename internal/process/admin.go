@@ -132,7 +132,7 @@ func (a *Admin) Run(stop, abort context.Context, ready func()) error {
 	server := &http.Server{
 		Handler:           a.handler(),
 		ReadHeaderTimeout: headerTimeout,
-		ErrorLog:          slog.NewLogLogger(a.o.Log.Handler(), slog.LevelWarn),
+		ErrorLog:          slog.NewLogLogger(Lines(a.o.Log, "the admin server says"), slog.LevelWarn),
 	}
 	var serving conc.WaitGroup
 	defer serving.Wait()
