@@ -54,7 +54,8 @@ func run(ctx context.Context, args []string, p environment) int {
 		return p.misuse(err)
 	}
 	command.BindTo(ctx, (*context.Context)(nil))
-	o := output{environment: p, json: c.JSON}
+	o := output{environment: p, json: c.JSON, atEnd: new(tasks)}
+	defer o.atEnd.run()
 	command.Bind(o)
 	return o.end(command.Selected(), command.Run())
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/url"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/tidegate/tidegate/internal/process"
 	"github.com/tidegate/tidegate/internal/store"
 )
 
@@ -34,13 +36,13 @@ const (
 	localCredentials = "tidegate"
 )
 
-// aws is the SDK's configuration for the store.
-func (f storeFlags) aws(ctx context.Context) (aws.Config, error) {
+// aws is the SDK's configuration for the store; the SDK's warnings go to log.
+func (f storeFlags) aws(ctx context.Context, log *slog.Logger) (aws.Config, error) {
 	local, err := f.local()
 	if err != nil {
 		return aws.Config{}, err
 	}
-	options := []func(*awsconfig.LoadOptions) error{awsconfig.WithHTTPClient(store.NewHTTPClient())}
+	options := []func(*awsconfig.LoadOptions) error{awsconfig.WithHTTPClient(store.NewHTTPClient()), awsconfig.WithLogger(process.AWSLog(log))}
 	if f.Region != "" {
 		options = append(options, awsconfig.WithRegion(f.Region))
 	}
