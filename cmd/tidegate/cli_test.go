@@ -148,9 +148,9 @@ func TestEveryMisuseEndsWithUsage(t *testing.T) {
 	}
 }
 
-// TestEveryFlagHasAVariable gives every flag a value that it must refuse, or
-// take, by its variable alone.
-func TestEveryFlagHasAVariable(t *testing.T) {
+// TestConnectionsAndServicesHaveVariables gives flags a value that they must refuse, or
+// take, by their variables alone.
+func TestConnectionsAndServicesHaveVariables(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		line, variable, value, says string
@@ -159,13 +159,6 @@ func TestEveryFlagHasAVariable(t *testing.T) {
 		{"acquire key-1 gpt-4 rpm=1", "TIDEGATE_NATS", "nats://127.0.0.1:1", "nats://127.0.0.1:1", exitError},
 		{"acquire key-1 gpt-4 rpm=1", "TIDEGATE_CREDS", "/nowhere/creds", "/nowhere/creds", exitError},
 		{"acquire key-1 gpt-4 rpm=1", "TIDEGATE_NAMESPACE", "No", "--namespace", exitUsage},
-		{"acquire key-1 gpt-4 rpm=1", "TIDEGATE_ON_UNAVAILABLE", "no", "--on-unavailable", exitUsage},
-		{"limits get --system", "TIDEGATE_ENTITY", "key-1", "--system stands alone", exitUsage},
-		{"limits get --system", "TIDEGATE_RESOURCE", "gpt-4", "--system stands alone", exitUsage},
-		{"limits get --entity key-1", "TIDEGATE_SYSTEM", "1", "--system stands alone", exitUsage},
-		{"entity create key-1", "TIDEGATE_PARENT", "key-1", "its own parent", exitUsage},
-		{"entity update key-1", "TIDEGATE_IF_VERSION", "-1", "what to change", exitUsage},
-		{"audit list", "TIDEGATE_FROM", "soon", "--from", exitUsage},
 		{"table status", "TIDEGATE_DYNAMODB_ENDPOINT", "nowhere", "--dynamodb-endpoint", exitUsage},
 		{"table delete", "TIDEGATE_TABLE", "mine", "in the table mine", exitUsage},
 		{"up", "TIDEGATE_NATS_LISTEN", "4222", "--nats-listen", exitUsage},
@@ -182,6 +175,41 @@ func TestEveryFlagHasAVariable(t *testing.T) {
 	w.env["TIDEGATE_JSON"] = "true"
 	require.Equal(t, exitDone, runWithin(t, []string{"version"}, w))
 	require.Contains(t, w.stdout.String(), `{"version":`)
+}
+
+// Nothing but a connection can come from the environment of a command that reads or changes
+// data: a forgotten variable must not choose another target or confirm a removal.
+func TestVariablesChooseNoTarget(t *testing.T) {
+	t.Parallel()
+	connection := map[string]bool{
+		"json": true, "nats": true, "creds": true, "nats-ca": true, "nats-cert": true, "nats-key": true, "namespace": true,
+		"nats-monitor": true, "dynamodb-endpoint": true, "dynamodb-ca": true, "region": true, "table": true,
+	}
+	var c cli
+	parser, _, err := newParser(&c, newWorld().environment())
+	require.NoError(t, err)
+	variables := map[*kong.Flag]bool{}
+	markVariables(parser.Model.Node, variables)
+	asked := 0
+	for _, command := range parser.Model.Leaves(true) {
+		runs := command.Group != nil && command.Group.Key == "run"
+		for _, flags := range command.AllFlags(false) {
+			for _, flag := range flags {
+				if flag.Name == "help" {
+					continue
+				}
+				asked++
+				w := newWorld()
+				w.env[environmentName(flag.Name)] = "from the environment"
+				value, err := fromEnvironment(w.environment().getenv, variables).Resolve(nil, nil, flag)
+				require.NoError(t, err)
+				stands := runs || connection[flag.Name]
+				require.Equal(t, stands, value != nil, "%s --%s", command.Path(), flag.Name)
+				require.Equal(t, stands, strings.Contains(describe(flag.Value, variables), environmentName(flag.Name)), "%s --%s", command.Path(), flag.Name)
+			}
+		}
+	}
+	require.Greater(t, asked, 100)
 }
 
 // TestWhatIsTypedBeatsTheVariable: flags overrule the environment.
