@@ -19,15 +19,15 @@ import (
 
 // natsFlags say which NATS server to use.
 type natsFlags struct {
-	NATS  string `name:"nats" default:"${nats}" placeholder:"URL" help:"NATS server, or a comma-separated list; default: ${nats}."`
-	Creds string `name:"creds" placeholder:"FILE" help:"NATS credentials file."`
+	NATS  string `name:"nats" variable:"" default:"${nats}" placeholder:"URL" help:"NATS server, or a comma-separated list; default: ${nats}."`
+	Creds string `name:"creds" variable:"" placeholder:"FILE" help:"NATS credentials file."`
 	natsTLSFlags
 }
 
 // clientFlags say whom to ask, and for whom.
 type clientFlags struct {
 	natsFlags
-	Namespace string `name:"namespace" default:"${namespace}" placeholder:"NAME" help:"Namespace; default: ${namespace}."`
+	Namespace string `name:"namespace" variable:"" default:"${namespace}" placeholder:"NAME" help:"Namespace; default: ${namespace}."`
 }
 
 const (

@@ -23,10 +23,10 @@ import (
 
 // storeFlags say which DynamoDB and which table to use.
 type storeFlags struct {
-	Endpoint string `name:"dynamodb-endpoint" placeholder:"URL" help:"DynamoDB endpoint; default: the region's."`
-	CA       string `name:"dynamodb-ca" placeholder:"FILE" help:"Certificate authority of the DynamoDB endpoint (PEM); default: the machine's."`
-	Region   string `name:"region" placeholder:"REGION" help:"AWS region; default: from the AWS environment and configuration files."`
-	Table    string `name:"table" default:"${table}" placeholder:"NAME" help:"Table; default: ${table}."`
+	Endpoint string `name:"dynamodb-endpoint" variable:"" placeholder:"URL" help:"DynamoDB endpoint; default: the region's."`
+	CA       string `name:"dynamodb-ca" variable:"" placeholder:"FILE" help:"Certificate authority of the DynamoDB endpoint (PEM); default: the machine's."`
+	Region   string `name:"region" variable:"" placeholder:"REGION" help:"AWS region; default: from the AWS environment and configuration files."`
+	Table    string `name:"table" variable:"" default:"${table}" placeholder:"NAME" help:"Table; default: ${table}."`
 }
 
 const (

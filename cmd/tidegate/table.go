@@ -85,7 +85,7 @@ func (c tableDeleteCmd) Run(ctx context.Context, o output) error {
 }
 
 type tableTemplateCmd struct {
-	Table string `name:"table" default:"${table}" placeholder:"NAME" help:"Table; default: ${table}."`
+	Table string `name:"table" variable:"" default:"${table}" placeholder:"NAME" help:"Table; default: ${table}."`
 }
 
 func (tableTemplateCmd) Help() string {
