@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 
@@ -16,7 +17,7 @@ import (
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-// statusBytes is the most that a limit of a status takes on the wire, without its names.
+// statusBytes is about what a limit of a status takes on the wire, without its names.
 const statusBytes = 200
 
 // balances reads the balances of buckets. It takes nothing from the node's memory and
@@ -104,7 +105,9 @@ func (s *balances) show(ctx context.Context, reply *api.StatusReply, read *lineR
 	for _, status := range statusesOf(levels) {
 		status.Resource = resource
 		reply.Limits = append(reply.Limits, status)
-		size += statusBytes + len(status.Entity) + len(status.Resource) + len(status.Name)
+		if encoded, err := json.Marshal(status); err == nil { // exactly: names may have characters that are escaped
+			size += len(encoded) + 1
+		}
 	}
 	return size
 }

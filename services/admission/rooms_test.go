@@ -22,7 +22,7 @@ func lowerRooms() [][]string {
 		},
 		{
 			"balances", "bucket_state", "cascade", "cascade_answer", "cascade_plan", "choose", "load", "member", "merge", "multi_shard_spend",
-			"relief", "result", "router", "spend", "task",
+			"relief", "remembered", "result", "router", "spend", "task",
 		},
 	}
 }
