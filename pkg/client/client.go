@@ -162,10 +162,28 @@ func (c *Client) Do(ctx context.Context, entity, resource string, consume Consum
 }
 
 // Status reports the limits of an entity without spending: on a resource or, if it is
-// empty, on all resources that the entity has used. With a resource and consume, it also
-// reports whether an acquire of these amounts would be admitted now.
+// empty, on all resources that the entity has used, which may take several requests: see
+// [Client.StatusPage]. With a resource and consume, it also reports whether an acquire of
+// these amounts would be admitted now.
 func (c *Client) Status(ctx context.Context, entity, resource string, consume Consume) (api.StatusReply, error) {
-	return ask[api.StatusReply](ctx, c, api.VerbStatus, api.StatusRequest{Entity: entity, Resource: resource, Consume: sorted(consume)})
+	q := api.StatusRequest{Entity: entity, Resource: resource, Consume: sorted(consume)}
+	all, err := c.StatusPage(ctx, q)
+	for err == nil && all.Cursor != "" {
+		var page api.StatusReply
+		q.Cursor = all.Cursor
+		page, err = c.StatusPage(ctx, q)
+		all.Limits, all.Damaged, all.Cursor = append(all.Limits, page.Limits...), append(all.Damaged, page.Damaged...), page.Cursor
+	}
+	if err != nil {
+		return api.StatusReply{}, err
+	}
+	return all, nil
+}
+
+// StatusPage reports the limits of a single resource, or of a page of the resources that
+// an entity has used. The reply's cursor requests the next page; it is empty on the last.
+func (c *Client) StatusPage(ctx context.Context, q api.StatusRequest) (api.StatusReply, error) {
+	return ask[api.StatusReply](ctx, c, api.VerbStatus, q)
 }
 
 // ask sends a request, which has an id, and reads its reply.
