@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -51,7 +52,8 @@ type Client struct {
 	timeout   time.Duration
 	observer  Observer // nil: not observed
 	store     *storeTime
-	answered  *sync.Map // by api.Verb: NATS lets this connection send it, as an answer has shown
+	answered  *sync.Map    // by api.Verb: NATS lets this connection send it, as an answer has shown
+	away      *atomic.Bool // NATS is, as the last request found
 }
 
 // Option configures a Client.
@@ -77,7 +79,7 @@ func InboxPrefix(namespace string) nats.Option {
 // New makes a client on a connection, which stays the caller's to close. It
 // fails on an option that cannot be meant.
 func New(nc *nats.Conn, opts ...Option) (*Client, error) {
-	c := &Client{nc: nc, namespace: api.DefaultNamespace, timeout: api.DefaultTimeout, store: newStoreTime(systemTime()), answered: new(sync.Map)}
+	c := &Client{nc: nc, namespace: api.DefaultNamespace, timeout: api.DefaultTimeout, store: newStoreTime(systemTime()), answered: new(sync.Map), away: new(atomic.Bool)}
 	for _, opt := range opts {
 		opt(c)
 	}
@@ -284,6 +286,16 @@ func (c *Client) once(ctx context.Context, verb api.Verb, msg *nats.Msg, wait ti
 // request sends a message, and watches for a missing permission until the verb has been
 // answered once.
 func (c *Client) request(ctx context.Context, verb api.Verb, msg *nats.Msg, wait time.Duration) (reply *nats.Msg, err error) {
+	// nats.go remembers for the whole outage each request that it cannot send, so that a
+	// caller that repeats its request would fill the memory.
+	if c.away.Load() && !c.nc.IsConnected() {
+		return nil, nats.ErrReconnectBufExceeded
+	}
+	defer func() {
+		if away := errors.Is(err, nats.ErrReconnectBufExceeded); away != c.away.Load() {
+			c.away.Store(away)
+		}
+	}()
 	if _, answered := c.answered.Load(verb); answered {
 		if reply, err = c.unwatched(ctx, msg, wait); err != nil {
 			c.answered.Delete(verb) // the permission may be gone: the next request looks
