@@ -19,6 +19,8 @@ type Caller struct {
 	Name string // of the namespace, in subjects
 	ID   string // of the namespace, in keys
 	By   api.Principal
+	// Named makes changes fail with forbidden unless By is verified.
+	Named bool
 }
 
 // Stores are the stores that the verbs read and change.

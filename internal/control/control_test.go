@@ -341,3 +341,46 @@ func TestAConflictIsTold(t *testing.T) {
 	f.Before("TransactWriteItems", interfere)
 	f.refuse(api.VerbLimitsSet, setSystem, api.CodeConflict)
 }
+
+// Where the senders of changes must be known, each verb that changes something refuses
+// others, and each verb that only reads answers them.
+func TestChangesNeedASender(t *testing.T) {
+	f := newFixture(t)
+	unnamed := func(c control.Caller) control.Caller {
+		c.Named, c.By = true, api.Principal{User: "mallory"}
+		return c
+	}
+	reads := []api.Verb{
+		api.VerbLimitsGet, api.VerbLimitsList, api.VerbLimitsResolve, api.VerbCapacity, api.VerbBucketGet, api.VerbUsageList, api.VerbUsageSummary,
+		api.VerbPolicyGet, api.VerbEntityGet, api.VerbEntityChildren, api.VerbEntityList, api.VerbAuditList, api.VerbAuditShow, api.VerbAuditVerify,
+		api.VerbNamespaceList, api.VerbNamespaceGet, api.VerbKeyList,
+	}
+	bodies := map[api.Verb]string{
+		api.VerbLimitsSet: setSystem, api.VerbLimitsDelete: `{"system":true}`, api.VerbPolicySet: `{"system":true,"on_unavailable":"allow"}`,
+		api.VerbEntityCreate: `{"entity":"alice"}`, api.VerbEntityUpdate: `{"entity":"alice","cascade":true}`, api.VerbEntityDelete: `{"entity":"alice"}`,
+		api.VerbBucketReset: `{"entity":"alice","resource":"gpt-4"}`,
+	}
+	for _, verb := range api.Verbs() {
+		if !f.admin.Serves(verb) {
+			continue
+		}
+		c, body := tenant(), bodies[verb]
+		switch {
+		case strings.HasPrefix(string(verb), "admin.namespace."):
+			c, body = operators(), `{"name":"tenant-b"}`
+		case verb.ForOperators():
+			c, body = operators(), `{}`
+		}
+		if _, named := bodies[verb]; !named && body == "" {
+			body = `{}`
+		}
+		_, refusal := f.admin.Handle(t.Context(), unnamed(c), verb, []byte(body))
+		isRefused := refusal != nil && refusal.Code == api.CodeForbidden
+		require.Equal(t, !slices.Contains(reads, verb), isRefused, "%s: %v", verb, refusal)
+	}
+	require.Empty(t, f.broadcasts)
+	require.Empty(t, f.namespaces)
+	f.do(api.VerbAuditList, `{}`, `{"events":[]}`)
+	_, refusal := f.admin.Handle(t.Context(), control.Caller{Name: "tenant-a", ID: "AAAAAAAAAAA", By: api.Principal{User: "ops", Verified: true}, Named: true}, api.VerbLimitsSet, []byte(setSystem))
+	require.Nil(t, refusal)
+}

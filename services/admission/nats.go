@@ -32,9 +32,9 @@ var errAway = errors.New("NATS is away")
 // listener takes the messages of NATS for a node: requests, and changes of configuration.
 type listener struct {
 	*Service
-	micro   micro.Service
+	micro   micro.Service // lists the node; it handles no requests
 	changes *nats.Subscription
-	others  int // number of subscriptions of the connection without the service
+	intake  *nats.Subscription // of requests
 	failed  chan struct{}
 }
 
@@ -46,12 +46,30 @@ func (s *Service) listen() (*listener, error) {
 	if l.changes, err = s.nats.Subscribe(api.ConfigSubjectAll, l.configChanged); err != nil {
 		return nil, fmt.Errorf("admission: subscribe to configuration changes: %w", err)
 	}
-	l.others = s.nats.NumSubscriptions()
-	l.micro, err = micro.AddService(s.nats, micro.Config{
+	if l.micro, err = s.list(); err != nil {
+		return nil, err
+	}
+	// A single subscription: to decode a request takes less time than the client library needs
+	// to hand it to a second one, and requests keep their order.
+	if l.intake, err = s.nats.QueueSubscribe(api.SubjectAll, api.QueueGroup, l.handle); err != nil {
+		return nil, fmt.Errorf("admission: subscribe to requests: %w", err)
+	}
+	if err = l.intake.SetPendingLimits(pendingMessages, pendingBytes); err != nil {
+		return nil, fmt.Errorf("admission: subscribe to requests: %w", err)
+	}
+	if err := s.nats.Flush(); err != nil {
+		return nil, fmt.Errorf("admission: announce the service: %w", err)
+	}
+	return l, nil
+}
+
+// list puts the node on the list of services. The framework's requests do not show the size
+// of a header block, which senderInfo needs: so it serves the node's status alone.
+func (s *Service) list() (micro.Service, error) {
+	listed, err := micro.AddService(s.nats, micro.Config{
 		Name:         api.ServiceName,
 		Version:      s.version,
 		Description:  "Tidegate admission: may this be spent?",
-		QueueGroup:   api.QueueGroup,
 		StatsHandler: func(*micro.Endpoint) any { return s.serviceStatus() },
 		ErrorHandler: func(_ micro.Service, e *micro.NATSError) {
 			s.log.Error("NATS reports an error", "subject", e.Subject, "error", e.Description)
@@ -60,18 +78,12 @@ func (s *Service) listen() (*listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("admission: add the micro service: %w", err)
 	}
-	// A single endpoint: to decode a request takes less time than the client library needs
-	// to hand it to a second endpoint, and requests keep their order.
-	err = l.micro.AddEndpoint("requests", micro.HandlerFunc(l.handle),
-		micro.WithEndpointSubject(api.SubjectAll),
-		micro.WithEndpointPendingLimits(pendingMessages, pendingBytes))
+	answer := micro.HandlerFunc(func(r micro.Request) { _ = r.RespondJSON(s.serviceStatus()) }) // the caller may be gone
+	err = listed.AddEndpoint("status", answer, micro.WithEndpointSubject(api.StatusSubject(api.ServiceAdmission)), micro.WithEndpointQueueGroupDisabled())
 	if err != nil {
 		return nil, fmt.Errorf("admission: add the endpoint: %w", err)
 	}
-	if err := s.nats.Flush(); err != nil {
-		return nil, fmt.Errorf("admission: announce the service: %w", err)
-	}
-	return l, nil
+	return listed, nil
 }
 
 // serviceStatus returns the node's status for the list of services.
@@ -82,46 +94,52 @@ func (s *Service) serviceStatus() api.ServiceStatus {
 	return api.ServiceStatus{}
 }
 
-// stop takes no more requests and returns when all received requests are handed over.
-// more returns the number of subscriptions that the node has made since the start. stop
+// stop takes no more requests and returns when all received requests are handed over. It
 // fails with errAway if there is no server: then no more requests can come.
-func (l *listener) stop(ctx context.Context, more func() int) error {
+func (l *listener) stop(ctx context.Context) error {
 	if l.nats.IsClosed() {
 		return nil
 	}
 	if err := l.micro.Stop(); err != nil {
 		return fmt.Errorf("admission: stop the micro service: %w", err)
 	}
-	// A drained subscription removes itself after its last message; micro does
-	// not tell when.
-	tick := time.NewTicker(time.Millisecond)
+	// A drained subscription closes after its last message.
+	closed := make(chan struct{})
+	l.intake.SetClosedHandler(func(string) { close(closed) })
+	if err := l.intake.Drain(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
+		return fmt.Errorf("admission: stop the requests: %w", err)
+	}
+	tick := time.NewTicker(awayTime / 100)
 	defer tick.Stop()
 	away := time.NewTimer(awayTime)
 	defer away.Stop()
-	for l.nats.NumSubscriptions() > l.others+more() {
-		if l.nats.IsConnected() {
-			away.Reset(awayTime)
-		}
+	for {
 		select {
+		case <-closed:
+			return nil
+		case <-l.failed:
+			return nil
 		case <-ctx.Done():
-			return fmt.Errorf("admission: stop the micro service: %w", ctx.Err())
+			return fmt.Errorf("admission: stop the requests: %w", ctx.Err())
 		case <-away.C:
 			return errAway
 		case <-tick.C:
+			if l.nats.IsConnected() {
+				away.Reset(awayTime)
+			}
 		}
 	}
-	return nil
 }
 
 // handle takes a message. It runs on the subscription's goroutine, so it only decodes and
 // hands over, and never blocks.
-func (l *listener) handle(m micro.Request) {
-	r := &request{service: l.Service, body: m.Data(), inbox: m.Reply(), received: l.clock.Mono(), verb: verbUnknown}
-	r.tellsTime = m.Headers().Get(api.HeaderTimeout) != "" || m.Headers().Get(api.HeaderDeadline) != ""
-	if id := m.Headers().Get(api.HeaderRequestID); api.IsRequestID(id) {
+func (l *listener) handle(m *nats.Msg) {
+	r := &request{service: l.Service, message: m, body: m.Data, inbox: m.Reply, received: l.clock.Mono(), verb: verbUnknown}
+	r.tellsTime = m.Header.Get(api.HeaderTimeout) != "" || m.Header.Get(api.HeaderDeadline) != ""
+	if id := m.Header.Get(api.HeaderRequestID); api.IsRequestID(id) {
 		r.given = id
 	}
-	r.begin(m.Headers())
+	r.begin(m.Header)
 	l.requests.Add(1)
 	mayAnswer := api.MayAnswer(r.inbox)
 	if !mayAnswer {
@@ -137,15 +155,14 @@ func (l *listener) handle(m micro.Request) {
 		r.refuse(api.Errorf(api.CodeForbidden, "", "no answer goes to the subject that the request names for it"))
 		return
 	}
-	if err := r.waitsUntil(m.Headers()); err != nil {
-		if _, verb, ok := api.ParseSubject(m.Subject()); ok && l.route(verb) != nil {
+	if err := r.waitsUntil(m.Header); err != nil {
+		if _, verb, ok := api.ParseSubject(m.Subject); ok && l.route(verb) != nil {
 			r.verb = verb // for metrics
 		}
 		r.refuse(asError(err))
 		return
 	}
-	r.info = m.Headers().Get(api.HeaderRequestInfo)
-	l.dispatch(r, m.Subject())
+	l.dispatch(r, m.Subject)
 }
 
 // verbUnknown is the verb of unknown verbs in metrics.
@@ -237,7 +254,9 @@ func (s *Service) apart(r *request, work func(context.Context)) {
 
 // administer serves the admin verbs.
 func (s *Service) administer(ctx context.Context, r *request) {
-	reply, refusal := s.control.Serve(ctx, config.AdminRequest{Namespace: r.namespace, NamespaceID: r.namespaceID, Info: r.info, Verb: r.verb, Body: r.body})
+	reply, refusal := s.control.Serve(ctx, config.AdminRequest{
+		Namespace: r.namespace, NamespaceID: r.namespaceID, Info: senderInfo(r.message), Verb: r.verb, Body: r.body,
+	})
 	if refusal != nil {
 		r.refuse(refusal)
 		return

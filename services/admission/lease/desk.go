@@ -106,9 +106,6 @@ func (d *Desk) Stop() { d.stop() }
 // Follow keeps the signing keys up to date until ctx ends.
 func (d *Desk) Follow(ctx context.Context) { d.keys.follow(ctx, d.log) }
 
-// Subscriptions returns the number of NATS subscriptions of the desk.
-func (d *Desk) Subscriptions() int { return d.guard.Subscriptions() }
-
 // Issue returns the token of a new lease on the levels that an acquire has spent from.
 func (d *Desk) Issue(namespaceID string, at bucket.Instant, levels []Level) (token string, err error) {
 	return d.keys.signing().seal(&Lease{
