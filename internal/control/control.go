@@ -106,11 +106,11 @@ func (s *Service) broadcastLevel(ctx context.Context, c Caller, target api.Limit
 	}
 }
 
-// broadcastNamespace makes all nodes read a namespace from the registry again. A failed
-// broadcast does not undo the change: nodes read the registry again by age.
-func (s *Service) broadcastNamespace(ctx context.Context, name string) {
-	if err := s.broadcast(api.OperatorNamespace, api.NamespaceChange{Name: name}); err != nil {
-		s.log.WarnContext(ctx, "a changed namespace was not broadcast: nodes will notice within a minute", "namespace", name, "error", err)
+// broadcastOperator makes all nodes read what an operator changed. A failed broadcast does
+// not undo the change: nodes read the registry and the keys again by age.
+func (s *Service) broadcastOperator(ctx context.Context, change api.OperatorChange) {
+	if err := s.broadcast(api.OperatorNamespace, change); err != nil {
+		s.log.WarnContext(ctx, "an operator's change was not broadcast: nodes will notice within a minute", "namespace", change.Name, "error", err)
 	}
 }
 

@@ -50,7 +50,7 @@ func newFixture(t *testing.T) *fixture {
 	f := &fixture{Bench: tabletest.New(t), t: t}
 	publish := func(subject string, data []byte) error {
 		if subject == api.ConfigSubject(api.OperatorNamespace) {
-			change, err := api.DecodeNamespaceChange(data)
+			change, err := api.DecodeOperatorChange(data)
 			require.NoError(t, err, "every node must be able to read a broadcast")
 			f.namespaces = append(f.namespaces, change.Name)
 			return f.publish
@@ -189,7 +189,7 @@ func TestServesItsVerbsAlone(t *testing.T) {
 		}
 		f.refuse(v, `{}`, api.CodeUnknownVerb)
 	}
-	require.Equal(t, 29, served)
+	require.Equal(t, 30, served)
 	f.refuse("admin.limits.guess", `{}`, api.CodeUnknownVerb)
 }
 
@@ -368,6 +368,8 @@ func TestChangesNeedASender(t *testing.T) {
 		switch {
 		case strings.HasPrefix(string(verb), "admin.namespace."):
 			c, body = operators(), `{"name":"tenant-b"}`
+		case verb == api.VerbKeyRevoke:
+			c, body = operators(), `{"id":"AAAAAA"}`
 		case verb.ForOperators():
 			c, body = operators(), `{}`
 		}

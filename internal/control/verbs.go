@@ -76,6 +76,13 @@ func (s *Service) rows(st Stores) []row {
 		{api.VerbKeyRotate, verb(change(func(ctx context.Context, c Caller, _ struct{}) (api.LeaseKey, error) {
 			return st.Keys.Rotate(ctx, c.By)
 		}))},
+		{api.VerbKeyRevoke, verb(change(func(ctx context.Context, c Caller, q api.LeaseKeyRevokeRequest) (api.LeaseKeyRevokeReply, error) {
+			reply, err := st.Keys.Revoke(ctx, c.By, q.ID)
+			if mayHaveChanged(err) {
+				s.broadcastOperator(ctx, api.OperatorChange{LeaseKeys: true})
+			}
+			return reply, err
+		}))},
 	}
 }
 
@@ -127,7 +134,7 @@ func changeNamespace[R any](s *Service, do func(context.Context, string, api.Pri
 	return change(func(ctx context.Context, c Caller, q api.NamespaceRequest) (R, error) {
 		reply, err := do(ctx, q.Name, c.By)
 		if mayHaveChanged(err) {
-			s.broadcastNamespace(ctx, q.Name)
+			s.broadcastOperator(ctx, api.OperatorChange{Name: q.Name})
 		}
 		return reply, err
 	})

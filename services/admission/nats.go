@@ -269,7 +269,7 @@ func (s *Service) administer(ctx context.Context, r *request) {
 func (l *listener) configChanged(m *nats.Msg) {
 	name, _ := api.ParseConfigSubject(m.Subject)
 	if name == api.OperatorNamespace {
-		l.namespaceChanged(m)
+		l.operatorChanged(m)
 		return
 	}
 	id, known := l.namespaces.Cached(name)
@@ -285,12 +285,16 @@ func (l *listener) configChanged(m *nats.Msg) {
 	l.memory.Changed(live.Place{Namespace: id, Entity: target.Entity, Resource: target.Resource})
 }
 
-// namespaceChanged makes the next request in a namespace look it up again.
-func (l *listener) namespaceChanged(m *nats.Msg) {
-	change, err := api.DecodeNamespaceChange(m.Data)
-	if err != nil {
-		l.log.Warn("a change of a namespace cannot be read: it is noticed within a minute", "error", err)
-		return
+// operatorChanged makes the next request in a namespace look it up again, or the node read
+// the lease keys again.
+func (l *listener) operatorChanged(m *nats.Msg) {
+	change, err := api.DecodeOperatorChange(m.Data)
+	switch {
+	case err != nil:
+		l.log.Warn("an operator's change cannot be read: it is noticed within a minute", "error", err)
+	case change.LeaseKeys:
+		l.leases.KeysChanged()
+	default:
+		l.memory.NamespaceChanged(change.Name)
 	}
-	l.memory.NamespaceChanged(change.Name)
 }
