@@ -125,7 +125,7 @@ func TestNobodyForgesWhoAsked(t *testing.T) {
 	w.runAdmission(t)
 	for name, block := range forgeries() {
 		t.Run(name, func(t *testing.T) {
-			c := w.nats.rawConnect(t, "acme-admin", api.InboxPrefix("acme")+".raw")
+			c := w.nats.rawConnect(t, "acme-admin", api.InboxPrefix("acme-admin")+".raw")
 			body, err := json.Marshal(tenRPM(true))
 			require.NoError(t, err)
 			refusal := c.request(t, api.VerbLimitsSet, block, string(body))
@@ -135,7 +135,7 @@ func TestNobodyForgesWhoAsked(t *testing.T) {
 	}
 	t.Run("malformed", func(t *testing.T) {
 		for _, block := range []string{"NATS/1.0\r\nA b\r\n\r\n", "NATS/2.0\r\n\r\n", "NATS/1.0\r\n" + doubled + "\r\n" + forged, "XXXX", "NATS/1.0 1\r\n\r\n"} {
-			c := w.nats.rawConnect(t, "acme-admin", api.InboxPrefix("acme")+".raw")
+			c := w.nats.rawConnect(t, "acme-admin", api.InboxPrefix("acme-admin")+".raw")
 			body, err := json.Marshal(tenRPM(true))
 			require.NoError(t, err)
 			refusal := c.request(t, api.VerbLimitsSet, block, string(body))
@@ -147,7 +147,7 @@ func TestNobodyForgesWhoAsked(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, page.Events, "nothing was changed")
 	t.Run("well-formed", func(t *testing.T) {
-		c := w.nats.rawConnect(t, "acme-admin", api.InboxPrefix("acme")+".raw")
+		c := w.nats.rawConnect(t, "acme-admin", api.InboxPrefix("acme-admin")+".raw")
 		for i, block := range []string{
 			"NATS/1.0\r\n" + told + "\r\n\r\n",
 			"NATS/1.0\r\n" + strings.ReplaceAll(told, ": ", ":") + "\r\nTidegate-Request-Id:abc\r\n\r\n",
