@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -32,9 +33,9 @@ var errAway = errors.New("NATS is away")
 // listener takes the messages of NATS for a node: requests, and changes of configuration.
 type listener struct {
 	*Service
-	micro   micro.Service
+	micro   micro.Service // lists the node; it handles no requests
 	changes *nats.Subscription
-	others  int // number of subscriptions of the connection without the service
+	intakes []*nats.Subscription // of requests
 	failed  chan struct{}
 }
 
@@ -46,22 +47,18 @@ func (s *Service) listen() (*listener, error) {
 	if l.changes, err = s.nats.Subscribe(api.ConfigSubjectAll, l.configChanged); err != nil {
 		return nil, fmt.Errorf("admission: subscribe to configuration changes: %w", err)
 	}
-	l.others = s.nats.NumSubscriptions()
-	l.micro, err = micro.AddService(s.nats, micro.Config{
-		Name:         api.ServiceName,
-		Version:      s.version,
-		Description:  "Tidegate admission: may this be spent?",
-		QueueGroup:   api.QueueGroup,
-		StatsHandler: func(*micro.Endpoint) any { return s.serviceStatus() },
-	})
-	if err != nil {
-		return nil, fmt.Errorf("admission: add the micro service: %w", err)
+	if l.micro, err = s.list(); err != nil {
+		return nil, err
 	}
 	for _, e := range l.endpoints() {
-		err = l.micro.AddEndpoint(e.name, e.handler, micro.WithEndpointSubject(e.subject), micro.WithEndpointPendingLimits(pendingMessages, pendingBytes))
-		if err != nil {
-			return nil, fmt.Errorf("admission: add the endpoint %s: %w", e.name, err)
+		intake, err := s.nats.QueueSubscribe(e.subject, api.QueueGroup, e.handler)
+		if err == nil {
+			err = intake.SetPendingLimits(pendingMessages, pendingBytes)
 		}
+		if err != nil {
+			return nil, fmt.Errorf("admission: subscribe to %s: %w", e.subject, err)
+		}
+		l.intakes = append(l.intakes, intake)
 	}
 	if err := s.nats.Flush(); err != nil {
 		return nil, fmt.Errorf("admission: announce the service: %w", err)
@@ -71,9 +68,8 @@ func (s *Service) listen() (*listener, error) {
 
 // endpoint is a subscription to some of the verbs, in all namespaces.
 type endpoint struct {
-	name    string
 	subject string
-	handler micro.HandlerFunc
+	handler nats.MsgHandler
 }
 
 // endpoints returns the subscriptions of a node. Their subjects do not overlap: within a
@@ -82,13 +78,33 @@ type endpoint struct {
 func (l *listener) endpoints() []endpoint {
 	every := func(verb api.Verb) string { return api.Subject("*", verb) }
 	return []endpoint{
-		{"acquire", every(api.VerbAcquire), l.handle},
-		{"acquire-override", every(api.VerbAcquireOverride), l.handle},
-		{"adjust", every(api.VerbAdjust), l.handle},
-		{"release", every(api.VerbRelease), l.handle},
-		{"status", every(api.VerbStatus), l.handleControl},
-		{"admin", every(api.VerbsAdmin), l.handleControl},
+		{every(api.VerbAcquire), l.handle},
+		{every(api.VerbAcquireOverride), l.handle},
+		{every(api.VerbAdjust), l.handle},
+		{every(api.VerbRelease), l.handle},
+		{every(api.VerbStatus), l.handleControl},
+		{every(api.VerbsAdmin), l.handleControl},
 	}
+}
+
+// list puts the node on the list of services. The framework's requests do not show the size
+// of a header block, which senderInfo needs: so it serves the node's status alone.
+func (s *Service) list() (micro.Service, error) {
+	listed, err := micro.AddService(s.nats, micro.Config{
+		Name:         api.ServiceName,
+		Version:      s.version,
+		Description:  "Tidegate admission: may this be spent?",
+		StatsHandler: func(*micro.Endpoint) any { return s.serviceStatus() },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("admission: add the micro service: %w", err)
+	}
+	answer := micro.HandlerFunc(func(r micro.Request) { _ = r.RespondJSON(s.serviceStatus()) }) // the caller may be gone
+	err = listed.AddEndpoint("status", answer, micro.WithEndpointSubject(api.StatusSubject(api.ServiceAdmission)), micro.WithEndpointQueueGroupDisabled())
+	if err != nil {
+		return nil, fmt.Errorf("admission: add the endpoint: %w", err)
+	}
+	return listed, nil
 }
 
 // serviceStatus returns the node's status for the list of services.
@@ -99,40 +115,54 @@ func (s *Service) serviceStatus() api.ServiceStatus {
 	return api.ServiceStatus{}
 }
 
-// stop takes no more requests and returns when all received requests are handed over.
-// more returns the number of subscriptions that the node has made since the start. stop
+// stop takes no more requests and returns when all received requests are handed over. It
 // fails with errAway if there is no server: then no more requests can come.
-func (l *listener) stop(ctx context.Context, more func() int) error {
+func (l *listener) stop(ctx context.Context) error {
 	if l.nats.IsClosed() {
 		return nil
 	}
 	if err := l.micro.Stop(); err != nil {
 		return fmt.Errorf("admission: stop the micro service: %w", err)
 	}
-	// A drained subscription removes itself after its last message; micro does
-	// not tell when.
-	tick := time.NewTicker(time.Millisecond)
+	// A drained subscription closes after its last message.
+	closed := make(chan struct{})
+	open := new(atomic.Int64)
+	open.Store(int64(len(l.intakes)))
+	for _, intake := range l.intakes {
+		intake.SetClosedHandler(func(string) {
+			if open.Add(-1) == 0 {
+				close(closed)
+			}
+		})
+		if err := intake.Drain(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
+			return fmt.Errorf("admission: stop the requests: %w", err)
+		}
+	}
+	tick := time.NewTicker(awayTime / 100)
 	defer tick.Stop()
 	away := time.NewTimer(awayTime)
 	defer away.Stop()
-	for l.nats.NumSubscriptions() > l.others+more() {
-		if l.nats.IsConnected() {
-			away.Reset(awayTime)
-		}
+	for {
 		select {
+		case <-closed:
+			return nil
+		case <-l.failed:
+			return nil
 		case <-ctx.Done():
-			return fmt.Errorf("admission: stop the micro service: %w", ctx.Err())
+			return fmt.Errorf("admission: stop the requests: %w", ctx.Err())
 		case <-away.C:
 			return errAway
 		case <-tick.C:
+			if l.nats.IsConnected() {
+				away.Reset(awayTime)
+			}
 		}
 	}
-	return nil
 }
 
 // handle takes an acquire or a settlement. It runs on the subscription's goroutine, so it
 // only decodes and hands over, and never blocks.
-func (l *listener) handle(m micro.Request) {
+func (l *listener) handle(m *nats.Msg) {
 	r := l.receive(m)
 	if l.pending.Add(1) > int64(l.tuning.Queue) {
 		l.metrics.shed[scopeNode].Inc()
@@ -143,20 +173,20 @@ func (l *listener) handle(m micro.Request) {
 }
 
 // handleControl takes any other request, as handle does. Its queue is controlCalls.
-func (l *listener) handleControl(m micro.Request) {
+func (l *listener) handleControl(m *nats.Msg) {
 	r := l.receive(m)
 	r.control = true
 	l.accept(r, m)
 }
 
 // receive makes a request of a message. It must be answered.
-func (l *listener) receive(m micro.Request) *request {
-	r := &request{service: l.Service, body: m.Data(), inbox: m.Reply(), received: l.clock.Mono(), verb: verbUnknown}
-	r.tellsTime = m.Headers().Get(api.HeaderTimeout) != "" || m.Headers().Get(api.HeaderDeadline) != ""
-	if id := m.Headers().Get(api.HeaderRequestID); api.IsRequestID(id) {
+func (l *listener) receive(m *nats.Msg) *request {
+	r := &request{service: l.Service, message: m, body: m.Data, inbox: m.Reply, received: l.clock.Mono(), verb: verbUnknown}
+	r.tellsTime = m.Header.Get(api.HeaderTimeout) != "" || m.Header.Get(api.HeaderDeadline) != ""
+	if id := m.Header.Get(api.HeaderRequestID); api.IsRequestID(id) {
 		r.given = id
 	}
-	r.begin(m.Headers())
+	r.begin(m.Header)
 	l.requests.Add(1)
 	if !api.MayAnswer(r.inbox) {
 		r.inbox = "" // not even a refusal is sent
@@ -165,21 +195,20 @@ func (l *listener) receive(m micro.Request) *request {
 }
 
 // accept checks the headers of a request and dispatches it.
-func (l *listener) accept(r *request, m micro.Request) {
+func (l *listener) accept(r *request, m *nats.Msg) {
 	defer r.rescue()
-	if !api.MayAnswer(m.Reply()) {
+	if !api.MayAnswer(m.Reply) {
 		r.refuse(api.Errorf(api.CodeForbidden, "", "no answer goes to the subject that the request names for it"))
 		return
 	}
-	if err := r.waitsUntil(m.Headers()); err != nil {
-		if _, verb, ok := api.ParseSubject(m.Subject()); ok && l.serves(verb) {
+	if err := r.waitsUntil(m.Header); err != nil {
+		if _, verb, ok := api.ParseSubject(m.Subject); ok && l.serves(verb) {
 			r.verb = verb // for metrics
 		}
 		r.refuse(asError(err))
 		return
 	}
-	r.info = m.Headers().Get(api.HeaderRequestInfo)
-	l.dispatch(r, m.Subject())
+	l.dispatch(r, m.Subject)
 }
 
 // verbUnknown is the verb of unknown verbs in metrics.
@@ -299,7 +328,9 @@ func (s *Service) apart(r *request, work func(context.Context)) {
 
 // administer serves the admin verbs.
 func (s *Service) administer(ctx context.Context, r *request) {
-	reply, refusal := s.control.Serve(ctx, config.AdminRequest{Namespace: r.namespace, NamespaceID: r.namespaceID, Info: r.info, Verb: r.verb, Body: r.body})
+	reply, refusal := s.control.Serve(ctx, config.AdminRequest{
+		Namespace: r.namespace, NamespaceID: r.namespaceID, Info: senderInfo(r.message), Verb: r.verb, Body: r.body,
+	})
 	if refusal != nil {
 		r.refuse(refusal)
 		return
@@ -312,7 +343,7 @@ func (s *Service) administer(ctx context.Context, r *request) {
 func (l *listener) configChanged(m *nats.Msg) {
 	name, _ := api.ParseConfigSubject(m.Subject)
 	if name == api.OperatorNamespace {
-		l.namespaceChanged(m)
+		l.operatorChanged(m)
 		return
 	}
 	target, err := api.DecodeConfigChange(m.Data)
@@ -329,12 +360,16 @@ func (l *listener) configChanged(m *nats.Msg) {
 	l.memory.Changed(live.Place{Namespace: id, Entity: target.Entity, Resource: target.Resource})
 }
 
-// namespaceChanged makes the next request in a namespace look it up again.
-func (l *listener) namespaceChanged(m *nats.Msg) {
-	change, err := api.DecodeNamespaceChange(m.Data)
-	if err != nil {
-		l.log.Warn("a change of a namespace cannot be read: it is noticed within a minute", "error", err)
-		return
+// operatorChanged makes the next request in a namespace look it up again, or the node read
+// the lease keys again.
+func (l *listener) operatorChanged(m *nats.Msg) {
+	change, err := api.DecodeOperatorChange(m.Data)
+	switch {
+	case err != nil:
+		l.log.Warn("an operator's change cannot be read: it is noticed within a minute", "error", err)
+	case change.LeaseKeys:
+		l.leases.KeysChanged()
+	default:
+		l.memory.NamespaceChanged(change.Name)
 	}
-	l.memory.NamespaceChanged(change.Name)
 }
