@@ -22,9 +22,12 @@ func (n *node) at(t *testing.T, nc *nats.Conn, verb api.Verb, body string) *nats
 	defer func() { _ = sub.Unsubscribe() }()
 	require.NoError(t, nc.Flush())
 	now := n.clock.Mono()
-	r := &request{service: n.Service, body: []byte(body), inbox: inbox, received: now, deadline: now + patience}
+	message := &nats.Msg{Reply: inbox, Data: []byte(body)}
+	r := &request{service: n.Service, message: message, body: message.Data, inbox: inbox, received: now, deadline: now + patience, control: n.controlWork(verb) != nil}
 	n.requests.Add(1)
-	n.pending.Add(1)
+	if !r.control {
+		n.pending.Add(1)
+	}
 	(&listener{Service: n.Service}).dispatch(r, api.Subject(api.DefaultNamespace, verb))
 	m, err := sub.NextMsg(patience)
 	require.NoError(t, err)
