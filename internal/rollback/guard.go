@@ -70,7 +70,7 @@ type Guard struct {
 	epoch    *epochSync
 
 	peers  *peers
-	queue  queue
+	queue  *queue
 	awaits atomic.Bool // the connection has the subscription for acknowledgements
 }
 
@@ -95,7 +95,7 @@ func New(cfg Config) (*Guard, error) {
 		cfg: cfg, tuning: tuning, node: nuid.Next(), metrics: m, ready: make(chan struct{}),
 		link:  &link{nats: cfg.NATS, js: js, bucket: cfg.Bucket, stream: streamOf(cfg.Bucket), timeout: tuning.Timeout},
 		epoch: &epochSync{epochs: cfg.Epochs, now: cfg.Now},
-		queue: queue{wake: make(chan struct{}, 1)},
+		queue: newQueue(),
 	}
 	g.peers = &peers{
 		nats: cfg.NATS, subject: cfg.Subject, node: g.node, epochs: cfg.Epochs, now: cfg.Now, quarantine: tuning.Quarantine,
