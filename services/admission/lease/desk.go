@@ -40,6 +40,8 @@ type Desk struct {
 	keys         *keyring
 	epochs       *rollback.Epochs // of the records
 	recent       *lru.Cache[string, Version]
+	turns        *turns
+	guesses      *guesses
 	guard        *rollback.Guard
 	stop         func()
 	clock        *store.Clock
@@ -49,7 +51,8 @@ type Desk struct {
 	writeTimeout time.Duration
 }
 
-// recentRecords is the number of lease records that a node remembers as it stored them.
+// recentRecords is the number of lease records that a node remembers as it stored or read
+// them last.
 const recentRecords = 8192
 
 // Open reads the signing keys, opens the lease records and runs their guard until Stop.
@@ -59,7 +62,12 @@ func Open(ctx context.Context, c Config) (*Desk, error) {
 	if err != nil {
 		return nil, fmt.Errorf("remember lease records: %w", err)
 	}
+	guesses, err := newGuesses()
+	if err != nil {
+		return nil, err
+	}
 	d := &Desk{
+		turns: newTurns(), guesses: guesses,
 		keys: newKeyring(c.DynamoDB, c.Table, c.Clock), epochs: rollback.NewEpochs(c.DynamoDB, c.Table), recent: recent,
 		clock: c.Clock, log: c.Log, nonce: c.Nonce, creditWindow: c.CreditWindow, writeTimeout: c.WriteTimeout,
 	}
