@@ -5,14 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tidegate/tidegate/engine"
-	"github.com/tidegate/tidegate/internal/audit"
-	"github.com/tidegate/tidegate/internal/config"
-	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	tidegate "github.com/tidegate/tidegate/pkg/client"
 	"github.com/tidegate/tidegate/services/admission"
@@ -34,7 +29,7 @@ func measureRepeats(b *testing.B, nodes int) {
 	b.Helper()
 	const rate, callers, rounds, turn = 4000, 32, 4, time.Second
 	w := newWorld(b)
-	w.addTenant(noisyTenant)
+	w.tenant(noisyTenant, ample("rpm"), ample("tpm"))
 	for range nodes {
 		w.node(storeLatency, admission.Tuning{})
 	}
@@ -62,19 +57,6 @@ func measureRepeats(b *testing.B, nodes int) {
 	b.ReportMetric(alone.rate(), "settlements/s")
 	b.ReportMetric(beside.rate()/alone.rate(), "beside/alone")
 	b.ReportMetric(0, "ns/op")
-}
-
-// addTenant makes another namespace with ample limits.
-func (w *world) addTenant(name string) {
-	w.tb.Helper()
-	db := dynamodb.NewFromConfig(engine.Config(w.engine.HTTPClient(), "us-east-1"))
-	id, err := config.NewNamespaces(db, table.DefaultName).Ensure(w.tb.Context(), name)
-	require.NoError(w.tb, err)
-	log := audit.NewLog(db, table.DefaultName, func() (time.Time, error) { return time.Now(), nil })
-	_, err = config.NewLimitStore(db, table.DefaultName, log).Set(w.tb.Context(), id, api.Principal{}, api.LimitsSetRequest{
-		LimitsTarget: api.LimitsTarget{System: true}, Limits: []api.Limit{ample("rpm"), ample("tpm")},
-	})
-	require.NoError(w.tb, err)
 }
 
 // flood sends a request so many times a second, without waiting for answers, until stop.

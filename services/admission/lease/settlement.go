@@ -239,6 +239,9 @@ func (st *Settlement) begin(ctx context.Context, next step, revision uint64) (a 
 	case err == nil:
 	case next.credits.isZero() && !next.debits.isZero():
 		return st.unrecorded(next.debits), true
+	case errors.Is(err, ErrNoRoom):
+		st.begun.Store(false)
+		return answer{refusal: api.Errorf(api.CodeLeasesFull, "lease", "%v: nothing was given back; repeat the settlement later", err)}, true
 	case errors.Is(err, ErrNotStored):
 		st.unstored.Store(true)
 		if st.begun.Store(false); st.pause(ctx, maxSettleWait) {
