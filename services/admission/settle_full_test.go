@@ -64,7 +64,7 @@ func TestAGreedyTenantLeavesRoomForRecords(t *testing.T) {
 	require.Equal(t, token, ask[api.AdjustReply](t, nc, api.VerbAdjust, adjustBody(token, `{"tpm":50}`)).Lease, "the debit counts, and cannot be given back")
 	require.Equal(t, api.CodeLeasesFull, refused(t, nc, api.VerbAdjust, adjustBody(token, `{"rpm":1,"tpm":-40}`), patience).Code)
 	require.Equal(t, api.CodeLeasesFull, refused(t, nc, api.VerbRelease, releaseBody(token), patience).Code)
-	require.EqualValues(t, before+150, w.consumed(t, "tpm"), "never half done")
+	require.Equal(t, before+150, w.consumed(t, "tpm"), "never half done")
 	require.True(t, ask[api.ReleaseReply](t, nc, api.VerbRelease, releaseBody(first)).Released, "it has a record")
 	require.Greater(t, n.counted(t, `tidegate_admission_lease_records_refused_total{reason="share"}`), 2.0)
 
@@ -81,7 +81,7 @@ func TestAGreedyTenantLeavesRoomForRecords(t *testing.T) {
 	at := w.consumed(t, "tpm")
 	for range 2 {
 		require.True(t, ask[api.ReleaseReply](t, nc, api.VerbRelease, releaseBody(token)).Released)
-		require.EqualValues(t, at-100, w.consumed(t, "tpm"), "the debit stays spent")
+		require.Equal(t, at-100, w.consumed(t, "tpm"), "the debit stays spent")
 	}
 }
 
