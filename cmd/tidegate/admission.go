@@ -28,11 +28,12 @@ type tuningFlags struct {
 	StoreTimeout   time.Duration `name:"store-timeout" default:"750ms" placeholder:"TIME" help:"Timeout of a DynamoDB call, at most 900ms; default: 750ms."`
 	CreditWindow   time.Duration `name:"credit-window" default:"1h" placeholder:"TIME" help:"Time after an acquire in which its lease can give tokens back; default: 1h."`
 	LeaseReplicas  int           `name:"lease-replicas" default:"1" placeholder:"N" help:"JetStream replicas of the lease records, which make settlements idempotent: 3 on a cluster; default: 1."`
+	LeaseMaxBytes  int64         `name:"lease-max-bytes" default:"1073741824" placeholder:"BYTES" help:"Maximum size of the lease records in bytes, about 400 for each settled lease, for two credit windows; the node that starts last sets it. A namespace may have as many bytes as are free; default: 1073741824."`
 }
 
 func (f tuningFlags) check() error {
-	if f.Queue < 1 || f.Remember < 1 || f.StoreTimeout <= 0 || f.CreditWindow <= 0 || f.LeaseReplicas < 1 || f.ControlCalls < 1 || f.ControlTimeout <= 0 {
-		return usageError{errors.New("--queue, --remember, --control-calls, --control-timeout, --store-timeout, --credit-window and --lease-replicas must be above 0")}
+	if f.Queue < 1 || f.Remember < 1 || f.StoreTimeout <= 0 || f.CreditWindow <= 0 || f.LeaseReplicas < 1 || f.LeaseMaxBytes < 1 || f.ControlCalls < 1 || f.ControlTimeout <= 0 {
+		return usageError{errors.New("--queue, --remember, --control-calls, --control-timeout, --store-timeout, --credit-window, --lease-replicas and --lease-max-bytes must be above 0")}
 	}
 	return nil
 }
@@ -41,7 +42,7 @@ func (f tuningFlags) tuning() admission.Tuning {
 	return admission.Tuning{
 		Queue: f.Queue, Remember: int64(f.Remember), StoreTimeout: f.StoreTimeout,
 		ControlCalls: f.ControlCalls, ControlTimeout: f.ControlTimeout,
-		CreditWindow: f.CreditWindow, LeaseReplicas: f.LeaseReplicas,
+		CreditWindow: f.CreditWindow, LeaseReplicas: f.LeaseReplicas, LeaseMaxBytes: f.LeaseMaxBytes,
 	}
 }
 

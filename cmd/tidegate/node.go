@@ -69,9 +69,18 @@ func (f adminFlags) node(on natsFlags, o output) (node, error) {
 // serve runs a service and its admin listener until ctx ends. It logs the message
 // once the service is ready, with where it stands.
 func (n node) serve(ctx context.Context, admin adminFlags, name string, create maker, message string, where ...any) error {
-	return admin.serve(ctx, n.log, name, func(ctx context.Context, _ *process.Admin, registry *prometheus.Registry, ready func()) error {
+	return admin.serve(ctx, n.log, name, func(ctx context.Context, checks *process.Admin, registry *prometheus.Registry, ready func()) error {
 		n.metrics = registry
-		return n.run(ctx, name, create, func() {
+		checked := func(n node, nc *nats.Conn) (service, error) {
+			made, err := create(n, nc)
+			if c, ok := made.(interface {
+				Check(ctx context.Context) error
+			}); ok && err == nil {
+				checks.AddCheck(name, c.Check)
+			}
+			return made, err
+		}
+		return n.run(ctx, name, checked, func() {
 			ready()
 			stands := append(append([]any{"nats", n.nats.where()}, where...), "admin", admin.AdminListen)
 			n.log.InfoContext(ctx, message, stands...) //nolint:sloglint // the callers' are constants

@@ -91,7 +91,7 @@ func acknowledged(data []byte, size int) (uint64, error) {
 		return 0, fmt.Errorf("publish a batch: the server took %d of %d messages", ack.Count, size)
 	case IsFenced(e):
 		return 0, ErrFenced
-	case e.ErrorCode == codeStoreFailed && strings.Contains(e.Description, textFull):
+	case IsFull(e):
 		return 0, ErrFull
 	default:
 		return 0, fmt.Errorf("publish a batch: %w", e)
@@ -104,6 +104,14 @@ func IsFenced(err error) bool {
 	var refused *jetstream.APIError
 	return errors.As(err, &refused) &&
 		(refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant)
+}
+
+// IsFull reports whether the leader refused a message, or a batch, because the stream holds as
+// much as it may.
+func IsFull(err error) bool {
+	var refused *jetstream.APIError
+	return errors.Is(err, ErrFull) ||
+		errors.As(err, &refused) && refused.ErrorCode == codeStoreFailed && strings.Contains(refused.Description, textFull)
 }
 
 // Alone makes a message of a refused batch fit to be published by itself.

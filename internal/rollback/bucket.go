@@ -14,6 +14,7 @@ type Bucket struct {
 	Description string
 	TTL         time.Duration // of a key; 0: it does not expire
 	Replicas    int           // default 1
+	MaxBytes    int64         // of all keys; a full bucket takes no new key. 0: no bound
 }
 
 // OpenBucket makes the bucket, or brings it to these settings. It is a bucket of
@@ -24,12 +25,17 @@ func OpenBucket(ctx context.Context, js jetstream.JetStream, b Bucket) (jetstrea
 	if b.TTL > 0 {
 		window = min(window, b.TTL)
 	}
+	maxBytes := b.MaxBytes
+	if maxBytes <= 0 {
+		maxBytes = -1
+	}
 	_, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
 		Name:              streamOf(b.Name),
 		Description:       b.Description,
 		Subjects:          []string{subjectOf(b.Name, ">")},
 		MaxMsgsPerSubject: 1,
 		MaxAge:            b.TTL,
+		MaxBytes:          maxBytes,
 		Duplicates:        window,
 		Discard:           jetstream.DiscardNew,
 		Replicas:          max(1, b.Replicas),

@@ -69,7 +69,7 @@ type Guard struct {
 	epoch    *epochSync
 
 	peers *peers
-	queue queue
+	queue *queue
 }
 
 // New makes a guard. It does nothing until Run.
@@ -93,7 +93,7 @@ func New(cfg Config) (*Guard, error) {
 		cfg: cfg, tuning: tuning, node: nuid.Next(), metrics: m, ready: make(chan struct{}),
 		link:  &link{nats: cfg.NATS, js: js, bucket: cfg.Bucket, stream: streamOf(cfg.Bucket), timeout: tuning.Timeout},
 		epoch: &epochSync{epochs: cfg.Epochs, now: cfg.Now},
-		queue: queue{wake: make(chan struct{}, 1)},
+		queue: newQueue(),
 	}
 	g.peers = &peers{
 		nats: cfg.NATS, subject: cfg.Subject, node: g.node, epochs: cfg.Epochs, now: cfg.Now, quarantine: tuning.Quarantine,

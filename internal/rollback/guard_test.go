@@ -11,10 +11,12 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
+	"github.com/tidegate/tidegate/internal/leader"
 	"github.com/tidegate/tidegate/internal/rollback"
 	"github.com/tidegate/tidegate/pkg/api"
 )
@@ -70,6 +72,42 @@ func TestWritesThatComeTogether(t *testing.T) {
 		require.Equal(t, 1, won[fmt.Sprintf("contended-%d", round)], "round %d", round)
 	}
 	require.Zero(t, a.alarms(t)+b.alarms(t))
+}
+
+// A full bucket takes no new key, and says so. It takes new values of keys that it has, also in
+// a batch with a write that it refuses.
+func TestAFullBucket(t *testing.T) {
+	w := newWorld(t)
+	n := w.start(fast())
+	var revisions []uint64
+	for i := range 20 {
+		revision, _ := n.write(t, fmt.Sprintf("k.%d", i), "x", 0)
+		revisions = append(revisions, revision)
+	}
+	js, err := jetstream.New(n.conn)
+	require.NoError(t, err)
+	info, err := leader.Info(t.Context(), n.conn, "KV_"+bucket)
+	require.NoError(t, err)
+	_, err = rollback.OpenBucket(t.Context(), js, rollback.Bucket{Name: bucket, TTL: time.Hour, MaxBytes: int64(info.State.Bytes) + 50}) //nolint:gosec // bytes
+	require.NoError(t, err)
+	var all sync.WaitGroup
+	full := make(chan error, 1)
+	all.Go(func() {
+		_, _, err := n.Write(t.Context(), "new", make([]byte, 100), 0)
+		full <- err
+	})
+	for i, revision := range revisions {
+		all.Go(func() {
+			if _, _, err := n.Write(t.Context(), fmt.Sprintf("k.%d", i), []byte(""), revision); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	err = <-full
+	require.ErrorIs(t, err, rollback.ErrNotWritten)
+	require.True(t, leader.IsFull(err), "%v", err)
+	require.Zero(t, n.alarms(t))
 }
 
 // A stream that goes back to before a node's last write is noticed, by the node that

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"sync"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -26,96 +25,20 @@ var (
 	ErrUncertain = errors.New("written, but NATS was interrupted")
 )
 
-const (
-	// maxWrites is the number of writes of a batch. More wait for the next.
-	maxWrites = 500
-	// fewWrites are published separately: a batch costs the server as much as about
-	// ten messages that it syncs.
-	fewWrites = 8
-)
-
-// write is a write that waits or is under way.
-type write struct {
-	message  *nats.Msg
-	done     chan struct{} // closed when sequence and err are set
-	sequence uint64
-	err      error
-}
-
-func (w *write) end(sequence uint64, err error) {
-	w.sequence, w.err = sequence, err
-	close(w.done)
-}
-
-// queue holds the writes that wait.
-type queue struct {
-	wake chan struct{} // holds a signal while writes wait
-
-	mu      sync.Mutex
-	waiting []*write // guarded by mu
-	closed  bool     // guarded by mu
-}
-
-func (q *queue) add(w *write) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.closed {
-		return false
-	}
-	q.waiting = append(q.waiting, w)
-	q.remind()
-	return true
-}
-
-func (q *queue) remind() {
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
-}
-
-// remove reports whether a write still waited; it does no more.
-func (q *queue) remove(w *write) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for i := range q.waiting {
-		if q.waiting[i] == w {
-			q.waiting = append(q.waiting[:i], q.waiting[i+1:]...)
-			return true
-		}
-	}
-	return false
-}
-
-// take removes the writes of the next batch, with a single write of each key.
-func (q *queue) take() (batch []*write) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	var left []*write
-	keys := map[string]bool{}
-	for _, w := range q.waiting {
-		if len(batch) == maxWrites || keys[w.message.Subject] {
-			left = append(left, w)
-			continue
-		}
-		keys[w.message.Subject] = true
-		batch = append(batch, w)
-	}
-	if q.waiting = left; len(left) > 0 {
-		q.remind()
-	}
-	return batch
-}
+// fewWrites are published separately: a batch costs the server as much as about
+// ten messages that it syncs.
+const fewWrites = 8
 
 // Write stores a key's value if the key's last revision is still the given revision, 0
 // for a new key. It returns the new revision, and the epoch that is certain to hold after
-// it: see Certain. Writes of a node that come together share a batch. A call that
-// ends with ctx before its write was sent has ErrNotWritten.
+// it: see Certain. Writes of a node that come together share a batch, in which the groups of
+// keys take turns: a key's group is its first token, such as a tenant. A call that ends with
+// ctx before its write was sent has ErrNotWritten.
 func (g *Guard) Write(ctx context.Context, key string, value []byte, revision uint64) (sequence uint64, epoch int64, err error) {
 	m := nats.NewMsg(subjectOf(g.cfg.Bucket, key))
 	m.Data = value
 	m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(revision, 10))
-	w := &write{message: m, done: make(chan struct{})}
+	w := newWrite(key, m)
 	if !g.queue.add(w) {
 		return 0, 0, fmt.Errorf("%w: the node stops", ErrNotWritten)
 	}
@@ -138,8 +61,9 @@ func (g *Guard) Write(ctx context.Context, key string, value []byte, revision ui
 
 // write sends the next batch.
 func (g *Guard) write(ctx context.Context) {
-	if batch := g.queue.take(); len(batch) > 0 {
+	if batch := g.queue.take(g.cfg.Now()); len(batch) > 0 {
 		g.send(ctx, batch)
+		g.queue.sent(batch, g.cfg.Now())
 	}
 }
 
@@ -154,11 +78,16 @@ func (g *Guard) send(ctx context.Context, batch []*write) {
 		messages = append(messages, w.message)
 	}
 	last, err := g.beats.publish(ctx, messages)
-	if errors.Is(err, leader.ErrFenced) {
+	switch {
+	case errors.Is(err, leader.ErrFenced):
 		g.refused(ctx, batch)
 		return
-	}
-	if err == nil {
+	case errors.Is(err, leader.ErrFull): // a write that replaces a record may have room
+		for few := range slices.Chunk(batch, fewWrites) {
+			g.sendEach(ctx, few)
+		}
+		return
+	case err == nil:
 		g.looksAgain(ctx)
 	}
 	for i, w := range batch {
@@ -252,10 +181,8 @@ func (g *Guard) looksAgain(ctx context.Context) {
 
 // leave writes the waiting records, takes the beat away and tells the others.
 func (g *Guard) leave(ctx context.Context) {
-	g.queue.mu.Lock()
-	g.queue.closed = true
-	g.queue.mu.Unlock()
-	for batch := g.queue.take(); len(batch) > 0; batch = g.queue.take() {
+	g.queue.close()
+	for batch := g.queue.take(g.cfg.Now()); len(batch) > 0; batch = g.queue.take(g.cfg.Now()) {
 		g.send(ctx, batch)
 	}
 	g.beats.purge(ctx)

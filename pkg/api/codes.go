@@ -49,6 +49,7 @@ const (
 	CodeHasChildren      Code = "has_children"
 	CodeInternal         Code = "internal"
 	CodeOverloaded       Code = "overloaded"
+	CodeLeasesFull       Code = "leases_full"
 	CodeUnavailable      Code = "unavailable"
 )
 
@@ -105,6 +106,7 @@ func codeTable() []codeRow {
 		{CodeHasChildren, 409, "the entity is the parent of others"},
 		{CodeInternal, 500, "a fault in the service"},
 		{CodeOverloaded, 503, "the node has too many requests waiting; nothing was spent"},
+		{CodeLeasesFull, 503, "the namespace has as many settled leases as there is room for; nothing was given back"},
 		{CodeUnavailable, 503, "the store cannot be reached in time, and the policy is to block"},
 	}
 }

@@ -66,6 +66,7 @@ type Tuning struct {
 	LeaseReplicas  int           // of the lease records in JetStream. Default 1
 	LoadEvery      time.Duration // how often the node reports the load of buckets. Default 1 s
 	FeedHeartbeat  time.Duration // how often the change feed sends a heartbeat; after a silence of three times as long, the node follows it again. Default 1 s, at least 100 ms
+	LeaseMaxBytes  int64         // of the lease records in JetStream, of all namespaces. Default 1 GiB
 }
 
 const (
@@ -86,6 +87,7 @@ func (t Tuning) withDefaults() Tuning {
 	t.CreditWindow = positive(t.CreditWindow, time.Hour)
 	t.DrainTimeout = positive(t.DrainTimeout, 10*time.Second)
 	t.LeaseReplicas = positive(t.LeaseReplicas, 1)
+	t.LeaseMaxBytes = positive(t.LeaseMaxBytes, 1<<30)
 	t.LoadEvery = positive(t.LoadEvery, events.LoadEvery*time.Millisecond)
 	t.FeedHeartbeat = max(positive(t.FeedHeartbeat, time.Second), live.MinHeartbeat)
 	return t
@@ -177,6 +179,17 @@ func New(cfg Config) (*Service, error) {
 // Ready is closed once the node answers requests.
 func (s *Service) Ready() <-chan struct{} { return s.ready }
 
+// Check returns an error if the node, once it is ready, cannot serve as it should: there is no
+// room for lease records.
+func (s *Service) Check(ctx context.Context) error {
+	select {
+	case <-s.ready:
+		return s.leases.Check(ctx)
+	default:
+		return nil
+	}
+}
+
 // Run serves until ctx ends, then stops in order: it takes no more requests, answers the
 // pending requests (for DrainTimeout at most), flushes the answers and closes the
 // connection. It returns when all its goroutines have ended.
@@ -223,7 +236,7 @@ func (s *Service) prepare(ctx context.Context) error {
 	var err error
 	s.leases, err = lease.Open(ctx, lease.Config{
 		NATS: s.nats, DynamoDB: s.client, Table: s.table, Clock: s.clock, Log: s.log, Metrics: s.registerer, Nonce: s.nonces.next,
-		Replicas: s.tuning.LeaseReplicas, CreditWindow: s.tuning.CreditWindow, WriteTimeout: s.tuning.StoreTimeout,
+		Replicas: s.tuning.LeaseReplicas, MaxBytes: s.tuning.LeaseMaxBytes, CreditWindow: s.tuning.CreditWindow, WriteTimeout: s.tuning.StoreTimeout,
 	})
 	if err != nil {
 		return fmt.Errorf("admission: %w", err)

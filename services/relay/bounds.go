@@ -53,7 +53,11 @@ func (h *housekeeper) bound(ctx context.Context, all followers) error {
 	// Buckets wait. The service that holds them up may be able to do without.
 	buckets := all.of(events.KindBucket)
 	subject := events.KindSubject(events.KindBucket)
-	floor, before := floorOf(buckets.exact(), h.last()), h.purged[subject]
+	before := h.purged[subject]
+	floor, err := h.floor(ctx, events.KindBucket, buckets.exact())
+	if err != nil {
+		return err
+	}
 	if floor <= before || stocks[events.KindBucket].oldest.number > floor {
 		return nil
 	}

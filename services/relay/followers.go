@@ -50,11 +50,7 @@ func (f followers) of(kind events.Kind) followers { return f.following(events.Ki
 // following returns the consumers that follow a subject, which may have wildcards.
 func (f followers) following(subject string) (those followers) {
 	for _, c := range f {
-		filters := c.Config.FilterSubjects
-		if c.Config.FilterSubject != "" {
-			filters = []string{c.Config.FilterSubject}
-		}
-		if len(filters) == 0 || slices.ContainsFunc(filters, func(filter string) bool { return overlap(filter, subject) }) {
+		if slices.ContainsFunc(filtersOf(c), func(filter string) bool { return overlap(filter, subject) }) {
 			those = append(those, c)
 		}
 	}

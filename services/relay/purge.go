@@ -64,17 +64,18 @@ func (h *housekeeper) look(ctx context.Context) error {
 func (h *housekeeper) settled() time.Duration { return h.relay.tuning.Purge / 3 }
 
 // last returns the number of the last message that all consumers know of: 0 if unknown.
-//
-// A consumer may remember having delivered numbers that NATS has forgotten. Its progress
-// counts once the services' members have had time to look at the feed in this term.
 func (h *housekeeper) last() uint64 {
-	if h.relay.cfg.Now().Sub(h.since) < h.relay.tuning.Quarantine {
-		return 0
-	}
-	if len(h.seen) == 0 || h.relay.cfg.Now().Sub(h.seen[0].at) < h.settled() {
+	if h.isQuarantined() || len(h.seen) == 0 || h.relay.cfg.Now().Sub(h.seen[0].at) < h.settled() {
 		return 0
 	}
 	return h.seen[0].last
+}
+
+// isQuarantined reports whether the term is so young that the progress of consumers does
+// not count. A consumer may remember having delivered numbers that NATS has forgotten,
+// until the services' members have had time to look at the feed in this term.
+func (h *housekeeper) isQuarantined() bool {
+	return h.relay.cfg.Now().Sub(h.since) < h.relay.tuning.Quarantine
 }
 
 // keep drops the changes that all services have seen, the changes of a kind above its
@@ -103,7 +104,11 @@ func (h *housekeeper) purge(ctx context.Context) error {
 		return err
 	}
 	for _, kind := range events.Kinds() {
-		if err := h.purgeBelow(call, events.KindSubject(kind), floorOf(all.of(kind), h.last())); err != nil {
+		floor, err := h.floor(call, kind, all.of(kind))
+		if err != nil {
+			return err
+		}
+		if err := h.purgeBelow(call, events.KindSubject(kind), floor); err != nil {
 			return err
 		}
 	}

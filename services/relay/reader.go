@@ -105,6 +105,7 @@ func (r *reader) failed(ctx context.Context, err error) {
 	case errors.Is(err, leader.ErrFull):
 		m.full.Inc()
 		r.relay.room.refused()
+		r.relay.fillsUp()
 		log.ErrorContext(ctx, "the relay waits: a service that follows the change feed is behind, or its maximum size is too small", "error", err)
 	default:
 		m.failures.Inc()
@@ -273,7 +274,9 @@ func (r *reader) publish(ctx context.Context, messages []*nats.Msg, mark checkpo
 	r.relay.history.acknowledged(batch)
 	r.mark = marker{checkpoint: mark, number: batch.Last}
 	r.marked = r.relay.cfg.Now()
-	r.relay.room.took(sizeOf(messages))
+	if r.relay.room.took(sizeOf(messages)) {
+		r.relay.fillsUp()
+	}
 	r.relay.metrics.batches.Inc()
 	r.relay.metrics.records.Add(float64(len(messages)))
 	return nil

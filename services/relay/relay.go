@@ -49,7 +49,7 @@ type Tuning struct {
 	PublishTimeout time.Duration // of a request to NATS. Default 5 s
 	MaxBackoff     time.Duration // the longest pause before a retry. Default 5 s
 	Checkpoint     time.Duration // how old a place may get that only records outside of the feed were read since. Default 1 min
-	Purge          time.Duration // between two purges of changes that all services have seen; far longer than a consumer takes to learn of a message. Default 30 s
+	Purge          time.Duration // between two purges of changes that all services have seen, while the feed is less than half full; far longer than a consumer takes to learn of a message. Default 30 s
 	Quarantine     time.Duration // in a new term of the feed, how long the services' members have to look for forgotten records before the feed is purged. Default a third of Purge
 }
 
@@ -99,6 +99,7 @@ type Relay struct {
 	history *history
 	batches chan struct{} // holds an element for each batch that is being published
 	ended   chan struct{} // says that a reader has come to a shard's end
+	fills   chan struct{} // says that the feed has become half full, or has refused a batch
 	ready   chan struct{}
 }
 
@@ -124,7 +125,7 @@ func New(cfg Config) (*Relay, error) {
 	r := &Relay{
 		cfg: cfg, tuning: tuning, worker: w, store: newStore(watched, cfg.Table, tuning.StoreTimeout), metrics: m,
 		js: w.JetStream(), dead: feed.NewDeadLetters(w.JetStream()), batches: make(chan struct{}, parallelBatches),
-		ended: make(chan struct{}, 1), ready: make(chan struct{}),
+		ended: make(chan struct{}, 1), fills: make(chan struct{}, 1), ready: make(chan struct{}),
 	}
 	r.history = &history{relay: r}
 	return r, nil
@@ -175,6 +176,14 @@ func (r *Relay) status(ctx context.Context) api.ServiceStatus {
 	}
 	s.DeadLetters = &dead
 	return s
+}
+
+// fillsUp has the feed purged now.
+func (r *Relay) fillsUp() {
+	select {
+	case r.fills <- struct{}{}:
+	default: // a purge is due in any case
+	}
 }
 
 // lost counts and tells that changes of a stream shard are gone.

@@ -40,11 +40,14 @@ func (r *room) told(taken, most int64) {
 	r.taken, r.most = taken, most
 }
 
-// took records the bytes that the relay has published.
-func (r *room) took(bytes int64) {
+// took records the bytes that the relay has published. It reports whether the feed is half
+// full by them, and was not before.
+func (r *room) took(bytes int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	before := r.taken
 	r.taken += bytes
+	return r.most > 0 && before < r.most/2 && r.taken >= r.most/2
 }
 
 // refused records that NATS had no room for a batch.

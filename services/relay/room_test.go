@@ -304,3 +304,61 @@ func TestAHalfFullFeedIsPurgedAtOnce(t *testing.T) {
 	w.clock.advance(time.Hour) // all consumers know of what was there
 	require.Eventually(t, func() bool { return taken() < 600_000 }, patience, 5*time.Millisecond)
 }
+
+// full are the times of a relay that purges only because its feed is half full.
+func full() relay.Tuning {
+	tuning := purging()
+	tuning.Purge, tuning.Quarantine = time.Hour, time.Nanosecond
+	return tuning
+}
+
+// Changes of several times the feed's size pass a feed whose services keep up, although a
+// round of purges is an hour: a half full feed is purged up to the last acknowledgement.
+// The purge goes up to no change that a slower service has yet to handle, also of lanes in which
+// little happens.
+func TestAFeedThatFillsUpIsPurgedUpToTheLastAcknowledgement(t *testing.T) {
+	w := newWorld(t, engine.StreamOptions{ShardRecords: 400}, fault.Options{})
+	usage := w.follows("aggregator-00", small(), events.KindBucket, events.KindEntity)
+	other := w.follows("other-00", small(), events.KindEntity)
+	usage.works()
+	other.works()
+	a, b := w.startWith("a", full(), small()), w.startWith("b", full(), small())
+	for n := range int64(500) {
+		w.spendAll(n, n)
+		if n%50 == 0 {
+			w.entity(n)
+		}
+	}
+	usage.mustHave("#STATE", "#META")
+	other.mustHave("#META")
+	js := w.jetstream()
+	require.Eventually(t, func() bool { return w.of(js, events.KindBucket) < 1000 }, patience, 5*time.Millisecond, "of 2500")
+	require.Zero(t, a.metric(t, "tidegate_relay_dropped_total")+b.metric(t, "tidegate_relay_dropped_total"))
+}
+
+// A full feed that cannot be purged, because a service is slow, makes relays wait. Nothing
+// is purged that the service has not handled, and nothing is lost once it goes on.
+func TestAFullFeedOfASlowServiceWaits(t *testing.T) {
+	w := newWorld(t, engine.StreamOptions{}, fault.Options{})
+	slow := w.follows("aggregator-00", small(), events.KindBucket)
+	quick := w.follows("other-00", small(), events.KindBucket)
+	quick.works()
+	p := w.startWith("a", full(), small())
+	for n := int64(0); p.metric(t, "tidegate_relay_buckets_wait") == 0; n++ {
+		w.spendAll(n, n)
+	}
+	w.spendAll(5000, 5100)
+	js := w.jetstream()
+	held, purged := w.of(js, events.KindBucket), p.metric(t, "tidegate_relay_purged_sequence")
+	batch, err := slow.consumer.Fetch(50, jetstream.FetchMaxWait(patience))
+	require.NoError(t, err)
+	for m := range batch.Messages() {
+		slow.sees(m)
+	}
+	require.Eventually(t, func() bool { return p.metric(t, "tidegate_relay_purged_sequence") > purged }, patience, 5*time.Millisecond)
+	require.GreaterOrEqual(t, w.of(js, events.KindBucket), held-50, "no more than the slow service has handled")
+	slow.works()
+	slow.mustHave("#STATE")
+	quick.mustHave("#STATE")
+	require.Zero(t, p.metric(t, "tidegate_relay_dropped_total"))
+}

@@ -46,6 +46,8 @@ func (w *watch) run(ctx context.Context) {
 			w.survey.leave()
 			return
 		case <-w.relay.ended:
+		case <-w.relay.fills:
+			w.purge(ctx)
 		case <-surveys.C:
 			if w.relay.room.isHalfFull() {
 				w.purge(ctx)

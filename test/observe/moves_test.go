@@ -77,6 +77,15 @@ func moves() []move {
 			rises: []string{"tidegate_admission_store_calls_total"},
 		},
 		{
+			does: "lease records without room", do: (*system).fillRecords,
+			rises: []string{"tidegate_admission_lease_records_refused_total"},
+			mending: func(s *system) {
+				stream, err := s.js.Stream(s.t.Context(), "KV_TIDEGATE_LEASES")
+				require.NoError(s.t, err)
+				require.NoError(s.t, stream.Purge(s.t.Context(), jetstream.WithPurgeSubject("$KV.TIDEGATE_LEASES.other.>")))
+			},
+		},
+		{
 			does: "as many shards as there can be", do: (*system).divide,
 			rises: []string{"tidegate_sharder_full_buckets"},
 		},
@@ -214,7 +223,7 @@ func TestEveryMetricMoves(t *testing.T) {
 	s.until("tidegate_sharder_surveys_total", func(surveys float64) bool { return surveys == 1 })
 	require.InDelta(t, queue, s.value("tidegate_admission_pending_limit"), 0)
 	require.InDelta(t, len(s.all()), s.value("tidegate_build_info"), 0, "one for each process")
-	for _, name := range []string{"tidegate_sharder_surveys_total", "tidegate_feed_lanes", "tidegate_admission_feed_followed", "tidegate_relay_stream_shards", "tidegate_relay_feed_bound_bytes", "tidegate_admission_pending_limit", "tidegate_build_info"} {
+	for _, name := range []string{"tidegate_sharder_surveys_total", "tidegate_feed_lanes", "tidegate_admission_feed_followed", "tidegate_relay_stream_shards", "tidegate_relay_feed_bound_bytes", "tidegate_admission_pending_limit", "tidegate_admission_lease_record_bytes", "tidegate_admission_lease_record_limit_bytes", "tidegate_build_info"} {
 		moved[name] = true
 	}
 	for _, m := range moves() {
@@ -272,6 +281,18 @@ func (s *system) goesBack() {
 	require.NoError(s.t, s.acquire("alice").Release(s.t.Context()))
 	require.Eventually(s.t, func() bool { return handled() > had }, patience, 10*time.Millisecond)
 	s.nats.AllGoBack(s.t, map[string]*natstest.Moment{events.StreamName: before, "KV_TIDEGATE_LEASES": before}, nil)
+}
+
+// fillRecords leaves no room for the records of other leases, and settles leases until one
+// is refused.
+func (s *system) fillRecords() {
+	s.t.Helper()
+	var err error
+	for i := 0; err == nil; i++ {
+		_, err = s.js.Publish(s.t.Context(), "$KV.TIDEGATE_LEASES.other."+strconv.Itoa(i), make([]byte, 10_000))
+	}
+	require.ErrorContains(s.t, err, "maximum bytes exceeded")
+	require.Eventually(s.t, func() bool { return s.acquire("alice").Release(s.t.Context()) != nil }, patience, time.Millisecond)
 }
 
 // outage asks while the store fails and while it hangs.

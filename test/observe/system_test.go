@@ -204,7 +204,7 @@ func (s *system) startAdmission() *serviceProcess {
 	require.NoError(s.t, err)
 	service, err := admission.New(admission.Config{
 		NATS: nc, DynamoDB: store, Table: table.DefaultName, Clock: clock, Log: log, Metrics: registry, Version: "1.2.3",
-		Tuning:  admission.Tuning{Queue: queue, StoreTimeout: storeTimeout},
+		Tuning:  admission.Tuning{Queue: queue, StoreTimeout: storeTimeout, LeaseMaxBytes: 1_000_000},
 		Control: control.Open(control.Options{DynamoDB: store, Table: table.DefaultName, Clock: clock, Publish: nc.Publish, Log: log}),
 	})
 	return s.run(nc, service, err)

@@ -11,6 +11,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/sourcegraph/conc"
 
 	"github.com/tidegate/tidegate/internal/rollback"
 	"github.com/tidegate/tidegate/internal/store"
@@ -28,6 +29,7 @@ type Config struct {
 	Metrics      prometheus.Registerer
 	Nonce        func() string // returns a name that no other write of any node has
 	Replicas     int           // of the records in JetStream
+	MaxBytes     int64         // of the records in JetStream, of all namespaces
 	CreditWindow time.Duration // after its acquire, in which a lease can give tokens back
 	WriteTimeout time.Duration // of a debit's write to the table
 }
@@ -40,7 +42,11 @@ type Desk struct {
 	keys         *keyring
 	epochs       *rollback.Epochs // of the records
 	recent       *lru.Cache[string, Version]
+	turns        *turns
+	guesses      *guesses
 	guard        *rollback.Guard
+	stock        *stock
+	watchStock   func(ctx context.Context)
 	stop         func()
 	clock        *store.Clock
 	log          *slog.Logger
@@ -49,7 +55,8 @@ type Desk struct {
 	writeTimeout time.Duration
 }
 
-// recentRecords is the number of lease records that a node remembers as it stored them.
+// recentRecords is the number of lease records that a node remembers as it stored or read
+// them last.
 const recentRecords = 8192
 
 // Open reads the signing keys, opens the lease records and runs their guard until Stop.
@@ -59,7 +66,12 @@ func Open(ctx context.Context, c Config) (*Desk, error) {
 	if err != nil {
 		return nil, fmt.Errorf("remember lease records: %w", err)
 	}
+	guesses, err := newGuesses()
+	if err != nil {
+		return nil, err
+	}
 	d := &Desk{
+		turns: newTurns(), guesses: guesses,
 		keys: newKeyring(c.DynamoDB, c.Table, c.Clock), epochs: rollback.NewEpochs(c.DynamoDB, c.Table), recent: recent,
 		clock: c.Clock, log: c.Log, nonce: c.Nonce, creditWindow: c.CreditWindow, writeTimeout: c.WriteTimeout,
 	}
@@ -70,7 +82,7 @@ func Open(ctx context.Context, c Config) (*Desk, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.Records, d.guard = records, records.guard
+	d.Records, d.guard, d.stock, d.watchStock = records, records.guard, records.stock, records.watchStock
 	if err := d.runGuard(ctx); err != nil {
 		return nil, err
 	}
@@ -103,8 +115,14 @@ func (d *Desk) runGuard(ctx context.Context) error {
 // Stop ends the guard, which writes records: no settlement may be under way.
 func (d *Desk) Stop() { d.stop() }
 
-// Follow keeps the signing keys up to date until ctx ends.
-func (d *Desk) Follow(ctx context.Context) { d.keys.follow(ctx, d.log) }
+// Follow keeps the signing keys, and the knowledge of the records' room, up to date until ctx
+// ends.
+func (d *Desk) Follow(ctx context.Context) {
+	var all conc.WaitGroup
+	all.Go(func() { d.watchStock(ctx) })
+	d.keys.follow(ctx, d.log)
+	all.Wait()
+}
 
 // KeysChanged makes Follow read the signing keys now.
 func (d *Desk) KeysChanged() { d.keys.readSoon() }

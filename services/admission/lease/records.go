@@ -4,15 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/fxamacker/cbor/v2"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
 
 	"github.com/tidegate/tidegate/internal/leader"
 	"github.com/tidegate/tidegate/internal/rollback"
+	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
@@ -39,6 +43,8 @@ var (
 	ErrOvertaken = errors.New("the lease's record has changed")
 	// ErrNotStored says that a record was certainly not written.
 	ErrNotStored = errors.New("the lease's record was not stored")
+	// ErrNoRoom says that a record was certainly not written, because there is no room for it.
+	ErrNoRoom = errors.New("no room for the lease's record")
 )
 
 // Records stores the records of leases. It is safe for concurrent use.
@@ -47,7 +53,7 @@ type Records interface {
 	Read(ctx context.Context, key string) (Version, error)
 	// Write stores a record if its revision is still the expected revision, 0 for no record. It
 	// returns the new revision, and the epoch that holds after it: only leases of that
-	// epoch get credits. After ErrOvertaken and ErrNotStored the record was not stored;
+	// epoch get credits. After ErrOvertaken, ErrNotStored and ErrNoRoom the record was not stored;
 	// after any other error the outcome is unknown, and it may be stored yet.
 	Write(ctx context.Context, key string, rec *Record, expected uint64) (revision uint64, epoch int64, err error)
 }
@@ -61,8 +67,16 @@ type Version struct {
 // guardedRecords stores records in a NATS KV bucket. The guard sends the node's writes in
 // batches, and notices if NATS has forgotten writes.
 type guardedRecords struct {
-	nats  *nats.Conn
-	guard *rollback.Guard
+	nats    *nats.Conn
+	guard   *rollback.Guard
+	clock   *store.Clock
+	log     *slog.Logger
+	stock   *stock
+	metrics *recordMetrics
+
+	// owned by watchStock
+	node     string // names the node's counts; random, of this start
+	revision uint64 // of the node's stored counts
 }
 
 // openRecords opens the bucket, and creates it if it is missing. Records outlive the
@@ -72,9 +86,10 @@ func openRecords(ctx context.Context, c Config, epochs *rollback.Epochs) (*guard
 	if err != nil {
 		return nil, fmt.Errorf("open lease records: %w", err)
 	}
+	life := max(recordRetention*c.CreditWindow, minRetention)
 	_, err = rollback.OpenBucket(ctx, js, rollback.Bucket{
 		Name: recordsBucket, Description: "Tidegate: what each settled lease may still give back",
-		TTL: max(recordRetention*c.CreditWindow, minRetention), Replicas: c.Replicas,
+		TTL: life, Replicas: c.Replicas, MaxBytes: c.MaxBytes,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open lease records (is JetStream enabled on the NATS server?): %w", err)
@@ -86,7 +101,12 @@ func openRecords(ctx context.Context, c Config, epochs *rollback.Epochs) (*guard
 	if err != nil {
 		return nil, fmt.Errorf("guard lease records: %w", err)
 	}
-	return &guardedRecords{nats: c.NATS, guard: guard}, nil
+	m, err := newRecordMetrics(c.Metrics)
+	if err != nil {
+		return nil, err
+	}
+	r := &guardedRecords{nats: c.NATS, guard: guard, clock: c.Clock, log: c.Log, stock: newStock(life), metrics: m, node: nuid.Next()}
+	return r, errors.Join(r.look(ctx), r.readStocks(ctx))
 }
 
 // Read implements Records: it asks the stream's leader.
@@ -113,10 +133,22 @@ func (r *guardedRecords) Write(ctx context.Context, key string, rec *Record, exp
 	if err != nil {
 		return 0, 0, fmt.Errorf("%w: encode: %w", ErrNotStored, err)
 	}
+	namespace, _, _ := strings.Cut(key, ".")
+	now, _ := r.clock.Now() // an unchecked clock is good enough for minutes
+	if expected == 0 {
+		if err := r.stock.check(namespace, now); err != nil {
+			return 0, 0, r.refuse(err)
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
 	revision, epoch, err := r.guard.Write(ctx, key, value, expected)
+	if err == nil || errors.Is(err, rollback.ErrUncertain) {
+		r.stock.stored(namespace, int64(len(recordSubject)+len(key)+len(value)+recordOverhead), expected > 0, now)
+	}
 	switch {
+	case leader.IsFull(err):
+		return 0, 0, r.refuse(errNoRoom)
 	case errors.Is(err, rollback.ErrUncertain):
 		return revision, noCredit, nil
 	case errors.Is(err, rollback.ErrRefused):

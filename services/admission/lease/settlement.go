@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -36,6 +37,7 @@ type Settlement struct {
 	token  string
 	caller Caller
 	shards Shards
+	leave  func() // ends the settlement's turn at the lease
 	// stored says that the operation is final: from then on it is answered as done.
 	stored atomic.Bool
 	// begun says that tokens may be spent or given back by now.
@@ -89,14 +91,22 @@ func unavailable(err error) *api.Error { return api.Errorf(api.CodeUnavailable, 
 
 func late() *api.Error { return api.Errorf(api.CodeDeadlineExceeded, "", "%v", ErrLate) }
 
-// run decides by the record until the operation has ended.
+// run waits for its turn at the lease on this node and settles it.
 func (st *Settlement) run(ctx context.Context) answer {
+	wait := min(st.left()/2, st.desk.settleTime())
+	leave, refusal := st.desk.turns.take(ctx, st.recordKey(), wait)
+	if refusal != nil {
+		return answer{refusal: refusal}
+	}
+	st.leave = sync.OnceFunc(leave)
+	defer st.leave()
+	return st.settle(ctx)
+}
+
+// settle decides by the record until the operation has ended.
+func (st *Settlement) settle(ctx context.Context) answer {
 	d := st.desk
-	// A record that may be out of date is good enough to begin with, because records are
-	// changed by compare-and-set: the record that this node stored last, or no record for
-	// the first settlement of a lease. It is not good enough to refuse or to wait by.
-	stored, known := d.recent.Get(st.recordKey())
-	known = known || st.Lease.Number == 1
+	stored, known := st.guess()
 	for wait := time.Duration(0); ; {
 		read := !known
 		if read {
@@ -134,8 +144,22 @@ func (st *Settlement) run(ctx context.Context) answer {
 		if a, ended := st.begin(ctx, next, stored.Revision); ended {
 			return a
 		}
+		if !read {
+			d.guesses.wrong(st.Lease.Namespace, d.clock.Mono())
+		}
 		known = false
 	}
+}
+
+// guess returns the record to begin with, without a read: the record that this node knew
+// last, or no record for the first settlement of a lease. It may be out of date, which is
+// good enough to begin with, because records are changed by compare-and-set, and not good
+// enough to refuse or to wait by. guess reports false if the guess is likely to be wrong.
+func (st *Settlement) guess() (Version, bool) {
+	if stored, ok := st.desk.recent.Get(st.recordKey()); ok {
+		return stored, st.op.number <= stored.Record.Done+1
+	}
+	return Version{}, st.Lease.Number == 1 && st.desk.guesses.may(st.Lease.Namespace, st.desk.clock.Mono())
 }
 
 const (
@@ -181,6 +205,9 @@ func (st *Settlement) read(ctx context.Context) (Version, error) {
 			err = errors.New("the lease's record does not fit its token")
 		}
 		switch {
+		case err == nil && stored.Record != nil:
+			st.desk.recent.Add(st.recordKey(), stored)
+			return stored, nil
 		case err == nil:
 			return stored, nil
 		case timed.Err() != nil && left < maxSettleWait:
@@ -212,6 +239,9 @@ func (st *Settlement) begin(ctx context.Context, next step, revision uint64) (a 
 	case err == nil:
 	case next.credits.isZero() && !next.debits.isZero():
 		return st.unrecorded(next.debits), true
+	case errors.Is(err, ErrNoRoom):
+		st.begun.Store(false)
+		return answer{refusal: api.Errorf(api.CodeLeasesFull, "lease", "%v: nothing was given back; repeat the settlement later", err)}, true
 	case errors.Is(err, ErrNotStored):
 		st.unstored.Store(true)
 		if st.begun.Store(false); st.pause(ctx, maxSettleWait) {
@@ -234,6 +264,7 @@ func (st *Settlement) begin(ctx context.Context, next step, revision uint64) (a 
 			return answer{refusal: refusal}, true
 		}
 	}
+	st.leave()
 	await()
 	return st.done(st.statuses(0)), true
 }

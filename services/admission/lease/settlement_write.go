@@ -156,8 +156,10 @@ func adjusted(token string, statuses []api.LimitStatus) answer {
 	return answer{reply: api.AdjustReply{Lease: token, Limits: statuses}}
 }
 
-// statuses returns the limits after an adjust; a release is answered without.
+// statuses ends the turn at the lease and returns the limits after an adjust; a release is
+// answered without.
 func (st *Settlement) statuses(since time.Duration) []api.LimitStatus {
+	st.leave()
 	if st.op.release {
 		return nil
 	}
