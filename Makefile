@@ -61,6 +61,8 @@ test-night: ## check each property NIGHT_CHECKS times (1000), race everything, k
 	RAPID_CHECKS=$(NIGHT_CHECKS) $(GO) test -count=1 -shuffle=on -timeout 3h $(UNITS)
 	$(GO) test -race -count=1 -shuffle=on -timeout 1h $(UNITS) ./cmd/... ./test/e2e ./test/observe
 	$(GO) test -count=1 -timeout 1h -run TestKill ./engine -kills 1000
+	$(MAKE) sim-exhaustive
+	cd test/deploy && $(GO) test -count=1 -timeout 1h -run TestABucketIsLinearizable . -linear.rounds 200
 	$(MAKE) fuzz
 
 .PHONY: sim-exhaustive

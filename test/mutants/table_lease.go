@@ -32,7 +32,7 @@ func leaseMutants() []mutant {
 		{name: "half-written-is-done", file: record, old: `	if left.isZero() {`, new: `	if true {`},
 		{name: "overtaken-record-is-ours", file: settlement, old: `case stored.Record == nil || stored.Record.Nonce != rec.Nonce:`, new: `case stored.Record == nil:`},
 		{name: "unknown-record-gives-back", file: settlement, old: `if version.Revision, epoch = st.insist(ctx, version.Record, revision); version.Revision == 0 {`, new: `if version.Revision, epoch = st.insist(ctx, version.Record, revision); false {`},
-		{name: "forgotten-epoch-gives-back", file: settlement, old: `if st.op.gives() && !next.credits.isZero() && st.Lease.Epoch < epoch {`, new: `if false {`},
+		{name: "forgotten-epoch-gives-back", file: settlement, old: `if st.op.gives() && !next.credits.isZero() && st.Lease.Epoch < epoch {`, new: `if st.Lease.Epoch < epoch && false {`},
 		{name: "overtaken-debit-is-done", file: write, old: `	case errors.Is(err, ErrOvertaken):
 		return conflict("another settlement of the lease overtook this one: what it spent stays spent")
 `, new: ``},
