@@ -158,7 +158,7 @@ func (x *explorer) settle(s *state, i, shard int, sync bool) bool {
 		return false
 	}
 	b := x.catalog.bucket(k.item)
-	if b.Fingerprint != x.explored.settings[node.settings].Fingerprint && node.settings != s.settings {
+	if b.Fingerprint != x.settings[node.settings].Fingerprint && node.settings != s.settings {
 		n := *s
 		n.nodes[i].settings = s.settings
 		x.add(&n, "", "node %d reads the limits", i)
@@ -167,7 +167,7 @@ func (x *explorer) settle(s *state, i, shard int, sync bool) bool {
 	if !sync {
 		return false
 	}
-	form := shards.PlanSync(exploredInstants[s.now], b, x.explored.settings[node.settings])
+	form := shards.PlanSync(exploredInstants[s.now], b, x.settings[node.settings])
 	if form == nil {
 		return false
 	}
@@ -234,7 +234,7 @@ func (x *explorer) newPlan(s *state, i, shard int, queue []entryOf, acquires, pa
 	k := &node.known[shard]
 	v := view{now: exploredInstants[s.now], item: x.catalog.bucket(k.item), fresh: s.fresh(k), grace: x.grace}
 	if k.item == noItem || acquires {
-		v.settings = x.explored.settings[node.settings]
+		v.settings = x.settings[node.settings]
 	}
 	if k.item == noItem {
 		v.absent, v.fresh = true, v.fresh && k.seen
@@ -314,7 +314,7 @@ func (x *explorer) divided(s *state, i int) {
 		x.add(&n, "", "node %d reads shard %d of the bucket", i, node.tree)
 		return
 	}
-	settings := x.explored.settings[node.settings]
+	settings := x.settings[node.settings]
 	tree := x.catalog.tree([shardsExplored]itemID{node.known[0].item, node.known[1].item})
 	if !tree.Whole() {
 		n := *s

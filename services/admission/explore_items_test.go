@@ -13,6 +13,7 @@ import (
 	"github.com/tidegate/tidegate/engine/expr"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/table"
+	"github.com/tidegate/tidegate/pkg/bucket"
 )
 
 // itemID names an item of the explorer's table, writeID a write. Equal content has the
@@ -278,6 +279,38 @@ func (c *catalog) tree(items [shardsExplored]itemID) shards.Tree {
 		}
 	}
 	return tree
+}
+
+// allowDelay enters the refill of shard 1 between the moment that a merge was planned for
+// and its write: like a clock that is behind, a merge that is late takes the overflow of
+// that time for tokens.
+func (x *explorer) allowDelay(s *state, w *storedWrite) {
+	if w.form.merge == nil {
+		return
+	}
+	for n := range x.most {
+		l := &x.most[n]
+		late := int64(exploredInstants[s.now] - exploredInstants[w.at])
+		milli := late * l.Refill / l.Period / shardsExplored
+		s.given[n][s.now] += uint8((milli + bucket.Milli - 1) / bucket.Milli) //nolint:gosec // few tokens
+	}
+}
+
+// forgetNonces removes nonces that no node waits for.
+func (x *explorer) forgetNonces(s *state) {
+	for i, id := range s.items {
+		if id == noItem {
+			continue
+		}
+		nonce := x.catalog.bucket(id).LastWrite
+		keep := false
+		for n := range x.nodes {
+			keep = keep || s.nodes[n].lost && nonce == nonceOf(n)
+		}
+		if !keep {
+			s.items[i] = x.catalog.items[id].plain
+		}
+	}
 }
 
 func engineItem(item table.Item) attr.Item {

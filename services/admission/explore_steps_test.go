@@ -22,7 +22,7 @@ func (x *explorer) steps(s *state) []step {
 		n.now++
 		x.add(&n, "", "time passes")
 	}
-	if int(s.settings)+1 < len(x.explored.settings) {
+	if int(s.settings)+1 < len(x.settings) {
 		n := *s
 		n.settings++
 		x.add(&n, "", "the limits change")
@@ -152,38 +152,6 @@ func (x *explorer) store(s *state, id writeID, node int) (applied bool, wrong st
 		}
 	}
 	return true, ""
-}
-
-// allowDelay enters the refill of shard 1 between the moment that a merge was planned for
-// and its write: like a clock that is behind, a merge that is late takes the overflow of
-// that time for tokens.
-func (x *explorer) allowDelay(s *state, w *storedWrite) {
-	if w.form.merge == nil {
-		return
-	}
-	for n := range x.most {
-		l := &x.most[n]
-		late := int64(exploredInstants[s.now] - exploredInstants[w.at])
-		milli := late * l.Refill / l.Period / shardsExplored
-		s.given[n][s.now] += uint8((milli + bucket.Milli - 1) / bucket.Milli) //nolint:gosec // few tokens
-	}
-}
-
-// forgetNonces removes nonces that no node waits for.
-func (x *explorer) forgetNonces(s *state) {
-	for i, id := range s.items {
-		if id == noItem {
-			continue
-		}
-		nonce := x.catalog.bucket(id).LastWrite
-		keep := false
-		for n := range x.nodes {
-			keep = keep || s.nodes[n].lost && nonce == nonceOf(n)
-		}
-		if !keep {
-			s.items[i] = x.catalog.items[id].plain
-		}
-	}
 }
 
 // learn notes what the store said about a shard.

@@ -28,10 +28,10 @@ const (
 )
 
 // exploredLimits are the names of the limits, in the order of their numbers.
-var exploredLimits = [limitsExplored]string{"x", "y"} //nolint:gochecknoglobals // a table
+var exploredLimits = [limitsExplored]string{"x", "y"}
 
 // exploredInstants are the moments of the explored time: two seconds, and another much later.
-var exploredInstants = [4]bucket.Instant{testNow, testNow + 1000, testNow + 2000, testNow + 60_000} //nolint:gochecknoglobals // a table
+var exploredInstants = [4]bucket.Instant{testNow, testNow + 1000, testNow + 2000, testNow + 60_000}
 
 func limitNumber(name string) int {
 	for n, known := range exploredLimits {
@@ -227,7 +227,7 @@ func newExplorer(e *explored) *explorer {
 func (x *explorer) start() state {
 	s := state{faults: x.faults, crashes: x.crashes, splits: x.splits, merges: x.merges}
 	if x.balances0() {
-		s.items[0] = x.catalog.item(itemWith(x.explored.settings[0], exploredInstants[0], x.explored.balances...))
+		s.items[0] = x.catalog.item(itemWith(x.settings[0], exploredInstants[0], x.explored.balances...))
 	}
 	for n := range s.spent { // what is not there at the beginning was spent before
 		held := x.available(s.items, 0)[n]

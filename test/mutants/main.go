@@ -17,7 +17,7 @@ func main() {
 	defer cancel()
 	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
-		os.Exit(1) //nolint:gocritic // the process ends either way
+		os.Exit(1) //nolint:gocritic,forbidigo // this is the main function, and the process ends either way
 	}
 }
 

@@ -46,8 +46,7 @@ func bucketMutants() []mutant {
 		{name: "tree-with-a-shard-twice", file: "pkg/bucket/tree.go", old: `if !s.Possible() || levels[s.Index] != 0 {`, new: `if !s.Possible() {`},
 		{name: "tree-without-a-child", file: "pkg/bucket/tree.go", old: `exists != (level != 0)`, new: `!exists && level != 0`},
 		{name: "pool-holds-less-than-it-has", file: "pkg/bucket/pool.go", old: `return p.Available(now) >= cost`, new: `return p.Available(now) > cost`},
-		{name: "pool-takes-from-a-debt", file: "pkg/bucket/pool.go", old: `b := p.balance(i, now); b > 0`, new: `b := p.balance(i, now); b != 0`,
-			equivalent: "a bucket that holds the cost covers it from the shards above 0 before a shard in debt is reached"},
+		{name: "pool-takes-from-a-debt", file: "pkg/bucket/pool.go", old: `b := p.balance(i, now); b > 0`, new: `b := p.balance(i, now); b != 0`, equivalent: "a bucket that holds the cost covers it from the shards above 0 before a shard in debt is reached"},
 	}
 }
 

@@ -26,8 +26,7 @@ func relayMutants() []mutant {
 `, new: ``},
 		{name: "unreadable-record-skipped", file: reader, old: `		return nil, r.putAside(ctx, &record, err)`, new: `		return nil, nil`},
 		{name: "page-of-before-the-marker", file: reader, old: `	r.begin()
-	r.loaded, r.mark`, new: `	r.loaded, r.mark`,
-			equivalent: "the failure after which a marker is read again has begun anew already"},
+	r.loaded, r.mark`, new: `	r.loaded, r.mark`, equivalent: "the failure after which a marker is read again has begun anew already"},
 		{name: "newer-streams-do-not-wait", file: lineage, old: `len(open) > 0 {
 			break // newer streams wait`, new: `len(open) > 0 {
 			continue`},
