@@ -61,7 +61,17 @@ test-night: ## check each property NIGHT_CHECKS times (1000), race everything, k
 	RAPID_CHECKS=$(NIGHT_CHECKS) $(GO) test -count=1 -shuffle=on -timeout 3h $(UNITS)
 	$(GO) test -race -count=1 -shuffle=on -timeout 1h $(UNITS) ./cmd/... ./test/e2e ./test/observe
 	$(GO) test -count=1 -timeout 1h -run TestKill ./engine -kills 1000
+	$(MAKE) sim-exhaustive
+	cd test/deploy && $(GO) test -count=1 -timeout 1h -run TestABucketIsLinearizable . -linear.rounds 200
 	$(MAKE) fuzz
+
+.PHONY: sim-exhaustive
+sim-exhaustive: ## explore every order of small cases over the real planner and write forms: 2 × 10⁷ states in about 2 minutes
+	GOMEMLIMIT=6GiB $(GO) test -count=1 -timeout 1h -run TestEverySmallCase -v ./services/admission -exhaustive
+
+.PHONY: mutants
+mutants: ## break a line at a time and run the tests that should notice: ONLY=regexp selects, FRESH=1 forgets earlier results; takes hours
+	$(GO) run ./test/mutants -only '$(ONLY)' -fresh=$(if $(FRESH),true,false)
 
 .PHONY: test-forget
 test-forget: ## put NATS back to 1,000 older moments under a running system, which takes two hours

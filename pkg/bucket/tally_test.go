@@ -275,3 +275,14 @@ func requireAgrees(t *rapid.T, level *big.Rat, cost int64, ok bool) {
 		require.False(t, ok, "level %v does not hold %d", level, cost)
 	}
 }
+
+// Credits of other writers may have lowered the count since it was known. A credit does not
+// lower it below the bound that keeps counts within int64.
+func TestACreditIsForCountsAboveTheLowest(t *testing.T) {
+	w := bucket.Window{Refilled: 1000, Capacity: 1000}
+	lowest := w.Full() - bucket.MaxDebt
+	tally := bucket.NewTally(w, 500)
+	require.False(t, tally.Credit(100))
+	require.True(t, tally.Change().Holds(lowest+100))
+	require.False(t, tally.Change().Holds(lowest+99))
+}

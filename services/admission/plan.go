@@ -251,7 +251,9 @@ func (d *draft) expiry() table.TTL {
 		return table.TTL{}
 	}
 	if !d.expires() {
-		return table.TTL{Remove: d.item.TTL != 0}
+		// A late spend may have set a ttl since the item was seen. No debit may leave it: the
+		// item could expire while it is in debt.
+		return table.TTL{Remove: d.item.TTL != 0 || d.debits}
 	}
 	settings := make([]bucket.Limit, len(d.limits))
 	for i := range d.limits {

@@ -104,6 +104,14 @@ func TestPlanOfCreditsAloneIsUnguarded(t *testing.T) {
 	require.Len(t, p.commit.Limits, 1)
 }
 
+// A late spend may set a ttl after the item was seen. A debit that left it could put an
+// item into debt that expires.
+func TestPlanOfADebtLeavesNoUnknownTTL(t *testing.T) {
+	s := testSettings(perMinute("rpm", 10))
+	p := newPlan(view{now: testNow, item: itemWith(s, testNow, 3000), fresh: true}, []operation{settleOp(api.Amount{Name: "rpm", Tokens: 5})})
+	require.Equal(t, table.TTL{Remove: true}, p.commit.TTL)
+}
+
 // Whatever waits: the write is right for the state it was planned against, it
 // admits only what fits at its turn, it denies only what the known state alone
 // is short of, and an item that expires is full by then.

@@ -9,6 +9,7 @@ replace github.com/tidegate/tidegate => ../..
 require github.com/tidegate/tidegate v0.0.0-00010101000000-000000000000
 
 require (
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/aws/aws-sdk-go-v2 v1.47.6
 	github.com/aws/aws-sdk-go-v2/credentials v1.20.14
 	github.com/aws/aws-sdk-go-v2/service/dynamodb v1.73.0
