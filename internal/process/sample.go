@@ -169,7 +169,7 @@ func (s *samplerState) endInterval(by **time.Timer) {
 		if n == 0 {
 			continue
 		}
-		slog.New(s.root).LogAttrs(context.Background(), key.level, "log lines were suppressed", slog.String("line", key.message),
+		slog.New(s.root).LogAttrs(context.Background(), key.level, "log lines were suppressed", slog.String("line", key.message), //nolint:sloglint // the level is a value, for which slog has LogAttrs alone
 			slog.String("cause", key.text), slog.Int("suppressed", n), slog.Duration("interval", s.every))
 	}
 	s.clear()

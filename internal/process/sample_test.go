@@ -134,7 +134,7 @@ func TestDistinctCausesAreNeverHidden(t *testing.T) {
 			{slog.LevelWarn, "the store failed", errors.New("chosen")},
 			{slog.LevelError, "the disk failed", errors.New("chosen")},
 		} {
-			log.Log(t.Context(), line.level, line.message, "error", line.err)
+			log.Log(t.Context(), line.level, line.message, "error", line.err) //nolint:sloglint // lines of a table
 			require.Len(t, take(t), 1, "%v", line)
 		}
 		sampler.Flush()
@@ -160,7 +160,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		long := strings.Repeat("x ", 1<<10)
 		fill := func(from, to int) uint64 {
 			for i := from; i < to; i++ {
-				log.Error(letters(i), "error", letters(i)+long)
+				log.Error(letters(i), "error", letters(i)+long) //nolint:sloglint // distinct messages
 			}
 			runtime.GC()
 			var m runtime.MemStats
