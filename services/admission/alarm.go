@@ -59,6 +59,9 @@ func (w *writer) overdue() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.flying {
+		w.leaveQueue()
+	}
+	if w.flying {
 		w.arm()
 	}
 }

@@ -29,7 +29,13 @@ func (f flight) fly() {
 	defer f.land()
 	for f.take() {
 		f.step(f.env.abort)
+		if f.parked {
+			f.park()
+			return
+		}
+		f.endTurn()
 	}
+	f.endTurn()
 }
 
 // land answers the calls that a panic left behind: a panic must neither stop other
@@ -39,6 +45,7 @@ func (f flight) land() {
 	if cause == nil {
 		return
 	}
+	f.endTurn()
 	left := f.empty()
 	f.env.logPanic(about(f.env.abort, left...), cause)
 	f.known.forget()
@@ -132,7 +139,7 @@ func (f flight) find(ctx context.Context, calls []*call) {
 // that the read brings, before calls board that would need a newer read: such calls could
 // follow without end.
 func (f flight) peek(ctx context.Context, calls []*call) {
-	f.peeking = true
+	f.peeking = f.mayCall()
 	f.read(ctx, calls)
 }
 
@@ -141,7 +148,7 @@ func (f flight) peek(ctx context.Context, calls []*call) {
 // right Date, and the node must not ask a store that sends no Date without end.
 func (f flight) checkClock(ctx context.Context, calls []*call) {
 	f.read(ctx, calls)
-	if _, err := f.env.clock.Now(); err != nil && f.throttles == 0 {
+	if _, err := f.env.clock.Now(); err != nil && f.throttles == 0 && !f.parked {
 		f.fail(calls, err)
 	}
 }
@@ -159,6 +166,9 @@ func (f flight) resolve(ctx context.Context, calls []*call) bool {
 			return false
 		}
 	case needAsk:
+		if !f.mayCall() {
+			return false
+		}
 		governed = g.askAgain(calls) || governed
 	case needInBackground:
 		g.renewInBackground()
@@ -177,6 +187,9 @@ func (f flight) resolve(ctx context.Context, calls []*call) bool {
 // resolveNow reads the settings, and lets no call go by others. It reports not ok if they
 // were not read: then the calls wait for the next attempt, or are answered.
 func (f flight) resolveNow(ctx context.Context, calls []*call) (governed, ok bool) {
+	if !f.mayCall() {
+		return false, false
+	}
 	within, end := f.env.trace(ctx, spanResolve, f.key.Shard, calls)
 	governed, err := f.settings.read(within, int(f.throttles))
 	end(err)
@@ -184,7 +197,7 @@ func (f flight) resolveNow(ctx context.Context, calls []*call) (governed, ok boo
 	case governed:
 		return true, true
 	case isThrottle(err) || f.throttles+1 < readAttempts:
-		f.throttles.wait(ctx)
+		f.rest(ctx)
 		return false, false
 	}
 	f.throttles = 0
@@ -243,6 +256,9 @@ func (f flight) learn(item *table.Bucket, asked time.Duration) {
 
 // read learns the item's state by a consistent read.
 func (f flight) read(ctx context.Context, calls []*call) {
+	if !f.mayCall() {
+		return
+	}
 	asked := f.env.clock.Mono()
 	within, end := f.env.trace(ctx, spanRead, f.key.Shard, calls)
 	item, err := f.env.store.read(within, f.key)
@@ -251,7 +267,7 @@ func (f flight) read(ctx context.Context, calls []*call) {
 	case err == nil:
 		f.learn(item, asked)
 	case isThrottle(err):
-		f.throttles.wait(ctx)
+		f.rest(ctx)
 	default:
 		f.env.logStore(about(ctx, calls...), "read bucket", f.key, err)
 		f.fail(calls, blamed(err, errStoreDown))

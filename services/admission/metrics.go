@@ -25,6 +25,10 @@ const writeNone = "none"
 const (
 	scopeNode   = "node"
 	scopeBucket = "bucket"
+	// scopeNamespace: the namespace has its share of the node's queue.
+	scopeNamespace = "namespace"
+	// scopeStore: the store cannot be called within the caller's time.
+	scopeStore = "store"
 )
 
 // metrics are the service's Prometheus metrics. Every label takes its values from a closed
@@ -147,7 +151,7 @@ func (m *metrics) begin(decided, denials, shed *prometheus.CounterVec) {
 		}
 	}
 	m.shed = make(map[string]prometheus.Counter)
-	for _, scope := range []string{scopeNode, scopeBucket} {
+	for _, scope := range []string{scopeNode, scopeBucket, scopeNamespace, scopeStore} {
 		m.shed[scope] = shed.WithLabelValues(scope)
 	}
 	for _, form := range []string{writeCommit, writeCreate, writeSync} {

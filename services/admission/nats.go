@@ -164,6 +164,11 @@ func (l *listener) dispatch(r *request, subject string) {
 		return
 	}
 	r.verb, r.namespace = verb, name
+	if r.shares = l.shares.Take(name); !r.shares {
+		l.metrics.shed[scopeNamespace].Inc()
+		r.refuse(overloaded())
+		return
+	}
 	switch {
 	case !verb.ServedIn(name):
 		r.refuse(api.Errorf(api.CodeUnknownVerb, "", "there is no verb %q under %q", verb, name))

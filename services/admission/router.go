@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/bucket"
@@ -68,6 +69,14 @@ func (r *router) memberOf(key keys.Bucket, given []bucket.Limit) *member {
 	return m
 }
 
+// known returns a shard that is remembered; nil for another.
+func (r *router) known(key keys.Bucket) *member {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m, _ := r.members.Peek(key)
+	return m
+}
+
 // remembered returns how many shards are remembered.
 func (r *router) remembered() int {
 	r.mu.Lock()
@@ -85,11 +94,35 @@ func (r *router) snapshotOf(key keys.Bucket) *snapshot {
 	return nil
 }
 
+// refusesNew returns why an acquire of a bucket that nobody works on cannot be decided
+// before its time is up, and the last known settings. The error is nil if it can.
+func (r *router) refusesNew(key keys.Bucket, whose asker) (*config.Resolved, error) {
+	err := r.env.refusesTurn(key.Namespace, whose)
+	if err == nil {
+		return nil, nil
+	}
+	m := r.known(key)
+	if m == nil {
+		r.env.metrics.shed[scopeStore].Inc()
+		return nil, err
+	}
+	if m.writer.needsNoTurn() {
+		return nil, nil
+	}
+	r.env.metrics.shed[scopeStore].Inc()
+	return m.writer.settings.last(), err
+}
+
 // readTree reads a whole bucket. A throttled read is repeated until ctx ends.
 func (r *router) readTree(ctx context.Context, key keys.Bucket, hint int) (shards.Tree, error) {
 	for n := 0; ; n++ {
+		leave, err := r.env.turn(ctx, key.Namespace)
+		if err != nil {
+			return nil, err
+		}
 		asked := r.env.clock.Mono()
 		tree, err := r.shards.Read(ctx, key, hint)
+		leave()
 		r.env.metrics.storeCall(formTree, r.env.clock.Mono()-asked, err)
 		if err == nil || !isThrottle(err) || store.Pause(ctx, n) != nil {
 			return tree, err
