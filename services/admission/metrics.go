@@ -73,7 +73,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	}, []string{"reason", "level"})
 	shed := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tidegate_admission_shed_total",
-		Help: "Operations shed because too many wait: on the node, or for a single bucket.",
+		Help: "Operations shed because too many wait: on the node, of a namespace, for a single bucket, or for the store.",
 	}, []string{"scope"})
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
