@@ -52,7 +52,7 @@ func (c admissionCmd) Run(ctx context.Context, o output) error {
 		return err
 	}
 	if c.Archive != "" {
-		if n.archive, err = openArchive(ctx, c.Archive, false); err != nil {
+		if n.archive, err = openArchive(ctx, c.Archive, false, n.log); err != nil {
 			return err
 		}
 		defer func() { _ = n.archive.Close() }() // it was only read

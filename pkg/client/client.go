@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -50,6 +51,7 @@ type Client struct {
 	timeout   time.Duration
 	observer  Observer // nil: not observed
 	store     *storeTime
+	answered  *sync.Map // by api.Verb: NATS lets this connection send it, as an answer has shown
 }
 
 // Option configures a Client.
@@ -75,7 +77,7 @@ func InboxPrefix(namespace string) nats.Option {
 // New makes a client on a connection, which stays the caller's to close. It
 // fails on an option that cannot be meant.
 func New(nc *nats.Conn, opts ...Option) (*Client, error) {
-	c := &Client{nc: nc, namespace: api.DefaultNamespace, timeout: api.DefaultTimeout, store: newStoreTime(systemTime())}
+	c := &Client{nc: nc, namespace: api.DefaultNamespace, timeout: api.DefaultTimeout, store: newStoreTime(systemTime()), answered: new(sync.Map)}
 	for _, opt := range opts {
 		opt(c)
 	}
@@ -232,9 +234,13 @@ func (c *Client) send(ctx context.Context, verb api.Verb, msg *nats.Msg) ([]byte
 // once sends a message and reads its reply.
 func (c *Client) once(ctx context.Context, verb api.Verb, msg *nats.Msg, wait time.Duration) ([]byte, error) {
 	sent := c.store.read().mono
-	reply, err := c.request(ctx, msg, wait)
+	reply, err := c.request(ctx, verb, msg, wait)
+	var forbidden *api.Error
 	switch {
 	case err == nil:
+	case errors.As(err, &forbidden):
+		forbidden.RequestID = requestID(ctx)
+		return nil, forbidden
 	case ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled):
 		return nil, fmt.Errorf("%s: %w", verb, ctx.Err())
 	case errors.Is(err, nats.ErrMaxPayload):
@@ -257,9 +263,24 @@ func (c *Client) once(ctx context.Context, verb api.Verb, msg *nats.Msg, wait ti
 	return nil, refusal
 }
 
-// request waits on a pooled timer of nats.go where nothing else can end the
+// request sends a message, and watches for a missing permission until the verb has been
+// answered once.
+func (c *Client) request(ctx context.Context, verb api.Verb, msg *nats.Msg, wait time.Duration) (reply *nats.Msg, err error) {
+	if _, answered := c.answered.Load(verb); answered {
+		if reply, err = c.unwatched(ctx, msg, wait); err != nil {
+			c.answered.Delete(verb) // the permission may be gone: the next request looks
+		}
+		return reply, err
+	}
+	if reply, err = c.watched(ctx, msg, wait); err == nil {
+		c.answered.Store(verb, true)
+	}
+	return reply, err
+}
+
+// unwatched waits on a pooled timer of nats.go where nothing else can end the
 // wait: a context with a deadline costs more than the rest of the request.
-func (c *Client) request(ctx context.Context, msg *nats.Msg, wait time.Duration) (*nats.Msg, error) {
+func (c *Client) unwatched(ctx context.Context, msg *nats.Msg, wait time.Duration) (*nats.Msg, error) {
 	if ctx.Done() == nil {
 		return c.nc.RequestMsg(msg, wait)
 	}

@@ -54,9 +54,6 @@ func (s *Service) listen() (*listener, error) {
 		Description:  "Tidegate admission: may this be spent?",
 		QueueGroup:   api.QueueGroup,
 		StatsHandler: func(*micro.Endpoint) any { return s.serviceStatus() },
-		ErrorHandler: func(_ micro.Service, e *micro.NATSError) {
-			s.log.Error("NATS reports an error", "subject", e.Subject, "error", e.Description)
-		},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("admission: add the micro service: %w", err)
