@@ -29,13 +29,12 @@ func (f flight) fly() {
 	defer f.land()
 	for f.take() {
 		f.step(f.env.abort)
-		if f.parked {
-			f.park()
+		if f.turn.parked {
+			park(f)
 			return
 		}
-		f.endTurn()
+		f.turn.end()
 	}
-	f.endTurn()
 }
 
 // land answers the calls that a panic left behind: a panic must neither stop other
@@ -45,7 +44,7 @@ func (f flight) land() {
 	if cause == nil {
 		return
 	}
-	f.endTurn()
+	f.turn.end()
 	left := f.empty()
 	f.env.logPanic(about(f.env.abort, left...), cause)
 	f.known.forget()
@@ -139,7 +138,7 @@ func (f flight) find(ctx context.Context, calls []*call) {
 // that the read brings, before calls board that would need a newer read: such calls could
 // follow without end.
 func (f flight) peek(ctx context.Context, calls []*call) {
-	f.peeking = f.mayCall()
+	f.peeking = f.turn.take()
 	f.read(ctx, calls)
 }
 
@@ -148,7 +147,7 @@ func (f flight) peek(ctx context.Context, calls []*call) {
 // right Date, and the node must not ask a store that sends no Date without end.
 func (f flight) checkClock(ctx context.Context, calls []*call) {
 	f.read(ctx, calls)
-	if _, err := f.env.clock.Now(); err != nil && f.throttles == 0 && !f.parked {
+	if _, err := f.env.clock.Now(); err != nil && f.throttles == 0 && !f.turn.parked {
 		f.fail(calls, err)
 	}
 }
@@ -166,7 +165,7 @@ func (f flight) resolve(ctx context.Context, calls []*call) bool {
 			return false
 		}
 	case needAsk:
-		if !f.mayCall() {
+		if !f.turn.take() {
 			return false
 		}
 		governed = g.askAgain(calls) || governed
@@ -187,7 +186,7 @@ func (f flight) resolve(ctx context.Context, calls []*call) bool {
 // resolveNow reads the settings, and lets no call go by others. It reports not ok if they
 // were not read: then the calls wait for the next attempt, or are answered.
 func (f flight) resolveNow(ctx context.Context, calls []*call) (governed, ok bool) {
-	if !f.mayCall() {
+	if !f.turn.take() {
 		return false, false
 	}
 	within, end := f.env.trace(ctx, spanResolve, f.key.Shard, calls)
@@ -197,7 +196,7 @@ func (f flight) resolveNow(ctx context.Context, calls []*call) (governed, ok boo
 	case governed:
 		return true, true
 	case isThrottle(err) || f.throttles+1 < readAttempts:
-		f.rest(ctx)
+		f.throttles.rest(ctx, &f.turn)
 		return false, false
 	}
 	f.throttles = 0
@@ -256,7 +255,7 @@ func (f flight) learn(item *table.Bucket, asked time.Duration) {
 
 // read learns the item's state by a consistent read.
 func (f flight) read(ctx context.Context, calls []*call) {
-	if !f.mayCall() {
+	if !f.turn.take() {
 		return
 	}
 	asked := f.env.clock.Mono()
@@ -267,7 +266,7 @@ func (f flight) read(ctx context.Context, calls []*call) {
 	case err == nil:
 		f.learn(item, asked)
 	case isThrottle(err):
-		f.rest(ctx)
+		f.throttles.rest(ctx, &f.turn)
 	default:
 		f.env.logStore(about(ctx, calls...), "read bucket", f.key, err)
 		f.fail(calls, blamed(err, errStoreDown))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/tidegate/tidegate/pkg/keys"
 	"github.com/tidegate/tidegate/services/admission/fair"
 )
 
@@ -15,34 +16,76 @@ const formResolve = "resolve"
 // client keeps as many connections open as the largest.
 func turnLimits() fair.Limits { return fair.Limits{Min: 8, Max: 512, Start: 64} }
 
-// mayCall reports whether the flight may call the store. If not, the step ends, and the
-// flight goes on when its turn comes, with all calls that wait then.
-func (f flight) mayCall() bool {
-	if !f.turn && !f.parked {
-		f.turn = f.env.gate.Try(&f.ticket, f.key.Namespace, f.env.clock.Mono())
-		f.parked = !f.turn
-	}
-	return f.turn
+// turn is a flight's right to call the store. Only the flight uses it, except for leave.
+type turn struct {
+	env    *env
+	key    *keys.Bucket
+	goOn   func() // goes on with the flight, in the background
+	ticket fair.Ticket
+	held   bool
+	parked bool // the flight needs a turn, and none is free
 }
 
-// endTurn gives the turn to another flight.
-func (f flight) endTurn() {
-	if f.turn {
-		f.turn = false
-		f.env.gate.Leave(&f.ticket, f.env.clock.Mono())
+// init sets what the turn is for. It is called once, before other methods.
+func (t *turn) init(e *env, key *keys.Bucket, goOn func()) {
+	t.env, t.key, t.goOn = e, key, goOn
+	t.ticket = fair.NewTicket(t.come)
+}
+
+// take reports whether the flight may call the store. If not, the step ends, and the
+// flight goes on when its turn comes, with all calls that wait then.
+func (t *turn) take() bool {
+	if !t.held && !t.parked {
+		t.held = t.env.gate.Try(&t.ticket, t.key.Namespace, t.env.clock.Mono())
+		t.parked = !t.held
 	}
+	return t.held
+}
+
+// end gives the turn to another flight.
+func (t *turn) end() {
+	if t.held {
+		t.held = false
+		t.env.gate.Leave(&t.ticket, t.env.clock.Mono())
+	}
+}
+
+// await lets the flight wait for its turn. The flight ends here, and goes on when its turn
+// comes, perhaps at once.
+func (t *turn) await(class fair.Class) {
+	t.env.pool.Hold()
+	t.env.gate.Enter(&t.ticket, t.key.Namespace, class, t.env.clock.Mono())
+}
+
+// come goes on with the flight: its turn is there.
+func (t *turn) come() {
+	t.env.pool.Go(func() {
+		t.held = true
+		t.goOn()
+	})
+	t.env.pool.Release()
+}
+
+// leave takes the flight out of the queue. It reports false if the flight does not wait.
+func (t *turn) leave() bool {
+	left := t.env.gate.Cancel(&t.ticket)
+	if left {
+		t.env.pool.Release()
+	}
+	return left
 }
 
 // rest waits before the next attempt at a throttled store, without a turn.
-func (f flight) rest(ctx context.Context) {
-	f.endTurn()
-	f.throttles.wait(ctx)
+func (b *backoff) rest(ctx context.Context, t *turn) {
+	t.end()
+	b.wait(ctx)
 }
 
-// park makes the flight wait for its turn. It must be the flight's last act, because the
-// flight may go on at once. Acquires that cannot wait so long are refused; if no calls are
+// park makes a flight wait for its turn. It must be the flight's last act, because the
+// flight may go on at once. Acquires that cannot wait so long are refused; if no call is
 // left, the flight ends.
-func (f flight) park() {
+func park(f flight) {
+	f.turn.parked = false
 	for _, q := range f.inFlight() {
 		if !q.isLone() || q.answered.Load() {
 			continue
@@ -52,41 +95,15 @@ func (f flight) park() {
 			q.answer(shardResult{err: q.cause(err), settings: f.settings.last()})
 		}
 	}
-	f.writer.enter()
-}
-
-// enter makes the flight wait for its turn, or ends it if no call waits for it.
-func (w *writer) enter() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.parked = false
-	if w.isIdle() {
-		w.end()
-		return
-	}
-	class := fair.Acquire
-	if w.refunds != nil || slices.ContainsFunc(w.flight, isSettlement) || slices.ContainsFunc(w.waiting, isSettlement) {
-		class = fair.Settle
-	}
-	w.env.pool.Hold()
-	w.env.gate.Enter(&w.ticket, w.key.Namespace, class, w.env.clock.Mono())
-}
-
-// unpark goes on with the flight: its turn is there.
-func (w *writer) unpark() {
-	w.env.pool.Go(func() {
-		w.turn = true
-		flight{w}.fly()
-	})
-	w.env.pool.Release()
-}
-
-// leaveQueue ends a flight that waits for its turn without a call that waits for it.
-// w.mu is held.
-func (w *writer) leaveQueue() {
-	if w.isIdle() && w.env.gate.Cancel(&w.ticket) {
-		w.end()
-		w.env.pool.Release()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.isIdle():
+		f.end()
+	case f.refunds != nil || slices.ContainsFunc(f.writer.flight, isSettlement) || slices.ContainsFunc(f.waiting, isSettlement):
+		f.turn.await(fair.Settle)
+	default:
+		f.turn.await(fair.Acquire)
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/pkg/keys"
-	"github.com/tidegate/tidegate/services/admission/fair"
 )
 
 // never is a moment that does not come.
@@ -38,11 +37,9 @@ type writer struct {
 	alarm   *time.Timer   // guarded by mu: answers calls that run out of time while the store hangs
 	alarmAt time.Duration // guarded by mu: monotonic time of the alarm
 	flying  bool          // guarded by mu: a flight runs, or waits for its turn
-	ticket  fair.Ticket   // of the flight
 
 	// owned by the flight
-	turn      bool // to call the store
-	parked    bool // the flight needs a turn, and none is free
+	turn      turn // to call the store
 	peeking   bool // the flight reads the item for settlements: calls that arrived since wait for the next step
 	throttles backoff
 	delivered *sync.WaitGroup // the answers of the last write that are made in the background; may be nil
@@ -52,7 +49,7 @@ type writer struct {
 func (w *writer) init(e *env, key keys.Bucket, r recorder) {
 	w.env, w.key, w.recorder = e, key, r
 	w.settings.env, w.settings.key = e, &w.key
-	w.ticket = fair.NewTicket(w.unpark)
+	w.turn.init(e, &w.key, func() { flight{w}.fly() })
 }
 
 // submit hands a call over and never blocks. It reports false if the bucket has its
@@ -74,7 +71,7 @@ func (w *writer) submit(q *call) bool {
 		w.setAlarm(q.answerBy)
 	}
 	if q.settle {
-		w.env.gate.Promote(&w.ticket)
+		w.env.gate.Promote(&w.turn.ticket)
 	}
 	return true
 }
@@ -91,7 +88,7 @@ func (w *writer) refund(q *call) {
 		w.join(w.refunds, q)
 	}
 	if !w.takeOff() {
-		w.env.gate.Promote(&w.ticket)
+		w.env.gate.Promote(&w.turn.ticket)
 	}
 }
 
@@ -116,6 +113,7 @@ func (w *writer) take() bool {
 	}
 	w.peeking = false
 	if len(w.flight) == 0 {
+		w.turn.end() // before another flight begins
 		w.end()
 		return false
 	}

@@ -78,7 +78,9 @@ type newBuckets struct {
 	admitted atomic.Int64 // of ask
 }
 
-func (f *newBuckets) request() []byte { return requestOf("new-" + strconv.FormatInt(f.next.Add(1), 10)) }
+func (f *newBuckets) request() []byte {
+	return requestOf("new-" + strconv.FormatInt(f.next.Add(1), 10))
+}
 
 // ask waits for the answer, whatever it is.
 func (f *newBuckets) ask(caller int) error {

@@ -2,7 +2,7 @@
 // fairly among namespaces. It has no clock and does no I/O: callers pass the time.
 //
 //	bucket shards that need the store
-//	     │ Enter                              Leave, Ended 
+//	     │ Enter                              Leave, Ended
 //	     ▼                                         ▲
 //	queue per namespace ──▶ the namespace with ──▶ turn: calls to
 //	  settlements first      the fewest turns      the store
