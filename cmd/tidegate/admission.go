@@ -21,7 +21,7 @@ type admissionCmd struct {
 
 // tuningFlags are the sizes and times of a node.
 type tuningFlags struct {
-	Queue         int           `name:"queue" default:"16384" placeholder:"N" help:"Maximum number of pending requests; more are refused as overloaded. A single bucket may hold a quarter, a namespace four fifths; default: 16384."`
+	Queue         int           `name:"queue" default:"16384" placeholder:"N" help:"Maximum number of pending requests; more are refused as overloaded. A single bucket may hold a quarter; default: 16384."`
 	Remember      int           `name:"remember" default:"100000" placeholder:"N" help:"Maximum number of bucket states in memory, below 1 KB each; default: 100000."`
 	StoreTimeout  time.Duration `name:"store-timeout" default:"750ms" placeholder:"TIME" help:"Timeout of a DynamoDB call, at most 900ms; default: 750ms."`
 	CreditWindow  time.Duration `name:"credit-window" default:"1h" placeholder:"TIME" help:"Time after an acquire in which its lease can give tokens back; default: 1h."`
