@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
@@ -28,21 +30,29 @@ func newGuarded(t *testing.T, verbs ...api.Verb) *guarded {
 	t.Helper()
 	g := &guarded{t: t, file: filepath.Join(t.TempDir(), "nats.conf")}
 	g.write(verbs...)
+	g.start(server.RANDOM_PORT)
+	return g
+}
+
+// start runs the server and what answers every acquire.
+func (g *guarded) start(port int) {
+	g.t.Helper()
 	options, err := server.ProcessConfigFile(g.file)
-	require.NoError(t, err)
+	require.NoError(g.t, err)
+	options.Port = port
 	options.NoSigs, options.NoLog = true, true
 	g.server, err = server.NewServer(options)
-	require.NoError(t, err)
+	require.NoError(g.t, err)
 	g.server.Start()
-	t.Cleanup(func() { g.server.Shutdown(); g.server.WaitForShutdown() })
-	require.True(t, g.server.ReadyForConnections(10*time.Second))
+	running := g.server
+	g.t.Cleanup(func() { running.Shutdown(); running.WaitForShutdown() })
+	require.True(g.t, g.server.ReadyForConnections(10*time.Second))
 	answer, err := nats.Connect("", nats.InProcessServer(g.server), nats.UserInfo("admission", "secret"))
-	require.NoError(t, err)
-	t.Cleanup(answer.Close)
+	require.NoError(g.t, err)
+	g.t.Cleanup(answer.Close)
 	_, err = answer.Subscribe(api.SubjectAll, func(m *nats.Msg) { _ = m.Respond([]byte(admitted)) })
-	require.NoError(t, err)
-	require.NoError(t, answer.Flush())
-	return g
+	require.NoError(g.t, err)
+	require.NoError(g.t, answer.Flush())
 }
 
 func (g *guarded) write(verbs ...api.Verb) {
@@ -142,4 +152,38 @@ func TestAPermissionThatIsTakenAwayIsForbidden(t *testing.T) {
 		_, err = c.Acquire(t.Context(), "e", "r", one)
 		return err == nil
 	}, 20*time.Second, time.Millisecond, "a permission that is back counts")
+}
+
+// A caller that asks again and again while NATS is away fills no memory, and is answered
+// once NATS is back.
+func TestAnOutageFillsNoMemory(t *testing.T) {
+	g := newGuarded(t, api.VerbAcquire)
+	port := g.server.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // it listens on TCP
+	nc, err := nats.Connect(g.server.ClientURL(), nats.UserInfo("acme", "hidden"), tidegate.InboxPrefix("acme"),
+		nats.MaxReconnects(-1), nats.ReconnectBufSize(-1), nats.ReconnectWait(time.Millisecond), nats.ReconnectJitter(0, 0))
+	require.NoError(t, err)
+	t.Cleanup(nc.Close)
+	c, err := tidegate.New(nc, tidegate.WithNamespace("acme"))
+	require.NoError(t, err)
+	_, err = c.Acquire(t.Context(), "e", "r", one)
+	require.NoError(t, err)
+
+	g.server.Shutdown()
+	g.server.WaitForShutdown()
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for range 50_000 {
+		_, err = c.Acquire(t.Context(), "e", "r", one)
+		var down *tidegate.UnavailableError
+		require.ErrorAs(t, err, &down)
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	require.Less(t, int64(after.HeapAlloc)-int64(before.HeapAlloc), int64(4<<20))
+	g.start(port)
+	require.Eventually(t, func() bool {
+		_, err = c.Acquire(t.Context(), "e", "r", one)
+		return err == nil
+	}, 20*time.Second, time.Millisecond)
 }

@@ -163,7 +163,6 @@ func TestBadInputWritesNothing(t *testing.T) {
 		"lease without deltas":  {api.VerbAdjust, fmt.Sprintf(`{"lease":%q}`, lease), api.CodeMissingField},
 		"gives back too much":   {api.VerbAdjust, deltas(lease, `{"rpm":-2}`), api.CodeExceedsLease},
 		"delta of another name": {api.VerbAdjust, deltas(lease, `{"tpm":1}`), api.CodeUnknownLimit},
-		"unknown verb":          {api.Verb("borrow"), `{}`, api.CodeUnknownVerb},
 		"unknown admin verb":    {api.Verb("admin.limits.raise"), `{}`, api.CodeUnknownVerb},
 		"status without entity": {api.VerbStatus, `{}`, api.CodeMissingField},
 	} {

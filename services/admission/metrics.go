@@ -28,7 +28,8 @@ const (
 	// scopeNamespace: the namespace has its share of the node's queue.
 	scopeNamespace = "namespace"
 	// scopeStore: the store cannot be called within the caller's time.
-	scopeStore = "store"
+	scopeStore   = "store"
+	scopeControl = "control"
 )
 
 // metrics are the service's Prometheus metrics. Every label takes its values from a closed
@@ -73,7 +74,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	}, []string{"reason", "level"})
 	shed := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tidegate_admission_shed_total",
-		Help: "Operations shed because too many wait: on the node, of a namespace, for a single bucket, or for the store.",
+		Help: "Operations shed because too many wait: on the node, of a namespace, for a single bucket, for the store, or (control) requests for status and administration.",
 	}, []string{"scope"})
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -151,7 +152,7 @@ func (m *metrics) begin(decided, denials, shed *prometheus.CounterVec) {
 		}
 	}
 	m.shed = make(map[string]prometheus.Counter)
-	for _, scope := range []string{scopeNode, scopeBucket, scopeNamespace, scopeStore} {
+	for _, scope := range []string{scopeNode, scopeBucket, scopeControl, scopeNamespace, scopeStore} {
 		m.shed[scope] = shed.WithLabelValues(scope)
 	}
 	for _, form := range []string{writeCommit, writeCreate, writeSync} {

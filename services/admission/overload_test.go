@@ -85,7 +85,7 @@ func TestWhatCannotBeAnsweredInTimeIsRefusedAtOnce(t *testing.T) {
 		require.Equal(t, api.CodeOverloaded, refused(t, nc, api.VerbAcquire, body, hasty).Code)
 	}
 	require.InDelta(t, 3, n.shed(scopeStore), 0)
-	require.Nil(t, n.router.known(w.bucketKey("new")), "a refused bucket is not remembered")
+	require.Nil(t, n.router.members.peek(w.bucketKey("new")), "a refused bucket is not remembered")
 	require.Equal(t, 1, n.waiting(), "nothing waits but what waited before")
 
 	for range 8 {
