@@ -100,7 +100,7 @@ func park(f flight) {
 	switch {
 	case f.isIdle():
 		f.end()
-	case f.refunds != nil || slices.ContainsFunc(f.writer.flight, isSettlement) || slices.ContainsFunc(f.waiting, isSettlement):
+	case f.refunds != nil || slices.ContainsFunc(f.flight, isSettlement) || slices.ContainsFunc(f.waiting, isSettlement):
 		f.turn.await(fair.Settle)
 	default:
 		f.turn.await(fair.Acquire)
