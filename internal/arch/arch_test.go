@@ -65,6 +65,7 @@ func folders() []folder {
 		{"internal/arch", nil, []string{""}},
 		{"services", []string{"pkg", "internal"}, []string{""}},
 		{"services/admission", []string{"pkg", "internal/config", "internal/process", "internal/shards", "internal/store", "internal/table"}, []string{""}},
+		{"services/admission/fair", nil, nil},
 		{"services/admission/lease", []string{"pkg/api", "pkg/bucket", "internal/control", "internal/leader", "internal/rollback", "internal/store", "internal/table"}, []string{""}},
 		{"services/admission/live", []string{"pkg/events", "pkg/keys"}, []string{"github.com/nats-io/nats.go"}},
 		{"test", []string{"pkg", "internal", "services", "engine"}, []string{""}},

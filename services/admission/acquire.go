@@ -36,6 +36,10 @@ func (s *Service) acquireOverride(r *request) {
 // spend hands an acquire to the router.
 func (s *Service) spend(r *request, req *api.AcquireRequest, key keys.Bucket, given []bucket.Limit) {
 	a := &acquisition{request: r, req: req}
+	if known, err := s.router.refusesNew(key, r.asker()); err != nil {
+		a.undecided(result{shardResult: shardResult{err: err, settings: known}})
+		return
+	}
 	s.router.acquire(&a.spend, s.router.memberOf(key, given), req.Consume, r.asker(), a)
 }
 

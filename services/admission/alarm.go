@@ -58,6 +58,9 @@ func (w *writer) overdue() {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.flying && w.isIdle() && w.turn.leave() {
+		w.end()
+	}
 	if w.flying {
 		w.arm()
 	}

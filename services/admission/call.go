@@ -16,7 +16,7 @@ import (
 )
 
 // Reasons why a call cannot be decided. The unavailable policy answers all of them
-// except errLate, errInternal, errDamaged and errQueueFull.
+// except errLate, errInternal, errDamaged, errQueueFull and errOverloaded.
 var (
 	errLate        = errors.New("the caller's time was up before anything was spent")
 	errStoreSlow   = errors.New("the store did not answer in time")
@@ -26,6 +26,7 @@ var (
 	errSettingsGet = errors.New("the limits could not be read")
 	errDamaged     = errors.New("a stored item cannot be read: the node's log says which; `tidegate bucket reset` mends a bucket")
 	errQueueFull   = errors.New("the queue is full")
+	errOverloaded  = errors.New("more buckets wait for the store than it can serve in the caller's time")
 )
 
 // blamed returns the reason why a call cannot be decided after a store error:
@@ -48,7 +49,8 @@ type call struct {
 	failures int      // owned by the flight: of a refund, in a row
 	waiters  []waiter // owned by the flight: of a refund, told by its caller
 
-	answered atomic.Bool
+	answered  atomic.Bool
+	countedBy *atomic.Int64 // counts the call until it is answered; may be nil
 }
 
 // caller receives the answer to a call.
@@ -94,6 +96,9 @@ func about(ctx context.Context, calls ...*call) context.Context {
 func (q *call) answer(r shardResult) bool {
 	first := q.answered.CompareAndSwap(false, true)
 	if first {
+		if q.countedBy != nil {
+			q.countedBy.Add(-1) // before the answer: its caller may come back at once
+		}
 		q.caller.finish(q, r)
 	}
 	return first

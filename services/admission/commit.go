@@ -22,6 +22,9 @@ type written struct {
 
 // sync brings the item to the settings. Whatever its outcome, the flight plans again.
 func (f flight) sync(ctx context.Context, calls []*call, now bucket.Instant, s *table.Sync) {
+	if !f.turn.take() {
+		return
+	}
 	s.Nonce, s.WriteUnits = f.env.nonces.next(), f.known.writeUnits()
 	w := written{form: writeSync, asked: f.env.clock.Mono(), now: now, left: calls}
 	within, end := f.env.trace(ctx, spanSync, f.key.Shard, calls)
@@ -67,6 +70,7 @@ func (f flight) commit(ctx context.Context, calls []*call, now bucket.Instant) {
 	case len(w.left) == 0:
 	case len(w.committed) == 0:
 		f.read(ctx, w.left)
+	case !f.turn.take(): // the next step plans again
 	default:
 		f.write(ctx, w, &p, v)
 	}
@@ -146,7 +150,7 @@ func (f flight) throttled(ctx context.Context, w written) {
 	if stale := f.known.seenAt == 0 || w.asked-f.known.seenAt > maxDenialAge; stale && f.known.item == nil && len(calls) > 0 {
 		f.read(ctx, calls)
 	}
-	f.throttles.wait(ctx)
+	f.throttles.rest(ctx, &f.turn)
 }
 
 // inDoubt handles a write of unknown outcome: its tokens count as spent, and no acquire is
@@ -159,7 +163,7 @@ func (f flight) inDoubt(ctx context.Context, w written) {
 	}
 	if len(w.committed) == 0 { // a sync: it answers no call, and is tried again
 		f.throttles = failures
-		f.throttles.wait(ctx)
+		f.throttles.rest(ctx, &f.turn)
 	}
 	var ended []*call
 	for _, q := range w.committed {

@@ -48,6 +48,8 @@
 //     of settlements. A task is an operation on its way through the router.
 //   - A writer owns a shard. While a write is in flight, calls wait and go into the next
 //     write; a lone call is written at once.
+//   - A turn is the right to call the store, for a step of a flight. Package fair shares the
+//     turns among namespaces. Without a turn, a flight parks, and plans again when it has one.
 //   - A flight is a writer at work: it resolves settings, reads, syncs and writes, step by
 //     step, until no calls wait.
 //   - A plan is a write and a verdict for each call. It never admits without the write. It

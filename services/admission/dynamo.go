@@ -14,7 +14,9 @@ import (
 
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
+	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
+	"github.com/tidegate/tidegate/services/admission/fair"
 )
 
 // outcome is the fate of a write, as far as its answer, or a timeout, tells.
@@ -58,11 +60,39 @@ type bucketStore struct {
 	timeout time.Duration // of a call
 	metrics *metrics
 	clock   *store.Clock
+	gate    *fair.Gate // is told how long calls take
 }
 
-func newStore(cfg aws.Config, tableName string, timeout time.Duration, clock *store.Clock, m *metrics) *bucketStore {
+func newStore(cfg aws.Config, tableName string, timeout time.Duration, clock *store.Clock, m *metrics, gate *fair.Gate) *bucketStore {
 	client := dynamodb.NewFromConfig(cfg, func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} })
-	return &bucketStore{client: client, table: tableName, timeout: timeout, clock: clock, metrics: m}
+	return &bucketStore{client: client, table: tableName, timeout: timeout, clock: clock, metrics: m, gate: gate}
+}
+
+// called takes in that a call to the store ended.
+func (s *bucketStore) called(form string, started time.Duration, err error) {
+	now := s.clock.Mono()
+	s.metrics.storeCall(form, now-started, err)
+	s.gate.Ended(ended(form, now-started, err), now)
+}
+
+// sampleResolve takes in that a read of settings ended.
+func (s *bucketStore) sampleResolve(started time.Duration, err error) {
+	if refusal := (*api.Error)(nil); errors.As(err, &refusal) {
+		err = nil // it was read that there are no limits
+	}
+	now := s.clock.Mono()
+	s.gate.Ended(ended(formResolve, now-started, err), now)
+}
+
+// ended describes a call to the gate. The latency of a call counts if the store carried it
+// out, or let it time out.
+func ended(form string, took time.Duration, err error) fair.Call {
+	outcome := store.OutcomeOf(err)
+	return fair.Call{
+		Form: form, Took: took,
+		Measured: outcome == store.Applied || outcome == store.Refused || errors.Is(err, context.DeadlineExceeded),
+		Answered: outcome != store.Unknown && outcome != store.NotSent,
+	}
 }
 
 // read reads an item consistently; nil means that there is no item.
@@ -71,7 +101,7 @@ func (s *bucketStore) read(ctx context.Context, key keys.Bucket) (*table.Bucket,
 	defer cancel()
 	started := s.clock.Mono()
 	out, err := s.client.GetItem(ctx, table.ReadInput(s.table, key.Key()))
-	s.metrics.storeCall("read", s.clock.Mono()-started, err)
+	s.called("read", started, err)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", key.Key().PK, err)
 	}
@@ -88,7 +118,7 @@ func (s *bucketStore) update(ctx context.Context, form string, key keys.Bucket, 
 	defer cancel()
 	started := s.clock.Mono()
 	out, err := s.client.UpdateItem(call, in)
-	s.metrics.storeCall(form, s.clock.Mono()-started, err)
+	s.called(form, started, err)
 	if err != nil {
 		return s.failed(ctx, err, form, key, nonce)
 	}
@@ -106,7 +136,7 @@ func (s *bucketStore) create(ctx context.Context, c *table.Create, nonce string)
 	defer cancel()
 	started := s.clock.Mono()
 	out, err := s.client.PutItem(call, c.Input(s.table))
-	s.metrics.storeCall(writeCreate, s.clock.Mono()-started, err)
+	s.called(writeCreate, started, err)
 	if err != nil {
 		return s.failed(ctx, err, writeCreate, c.Bucket.Key, nonce)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/keys"
+	"github.com/tidegate/tidegate/services/admission/fair"
 )
 
 // env holds the parts of the node that its writers and its router use. All of them
@@ -31,6 +32,7 @@ type env struct {
 	tracer    trace.Tracer  // nil: nothing is traced
 	batch     int           // operations in a write at most; 0: no bound
 	share     int           // calls that may wait for a bucket
+	gate      *fair.Gate    // gives turns to call the store
 	unsettled *atomic.Int64 // settlements that have not ended, plus sums of refunds that are not written
 }
 

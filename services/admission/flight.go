@@ -30,6 +30,11 @@ func (f flight) fly() {
 	for f.take() {
 		f.step(f.env.abort)
 		f.recorder.learned()
+		if f.turn.parked {
+			park(f)
+			return
+		}
+		f.turn.end()
 	}
 }
 
@@ -40,6 +45,7 @@ func (f flight) land() {
 	if cause == nil {
 		return
 	}
+	f.turn.end()
 	left := f.empty()
 	f.env.logPanic(about(f.env.abort, left...), cause)
 	f.known.forget()
@@ -133,7 +139,7 @@ func (f flight) find(ctx context.Context, calls []*call) {
 // that the read brings, before calls board that would need a newer read: such calls could
 // follow without end.
 func (f flight) peek(ctx context.Context, calls []*call) {
-	f.peeking = true
+	f.peeking = f.turn.take()
 	f.read(ctx, calls)
 }
 
@@ -142,7 +148,7 @@ func (f flight) peek(ctx context.Context, calls []*call) {
 // right Date, and the node must not ask a store that sends no Date without end.
 func (f flight) checkClock(ctx context.Context, calls []*call) {
 	f.read(ctx, calls)
-	if _, err := f.env.clock.Now(); err != nil && f.throttles == 0 {
+	if _, err := f.env.clock.Now(); err != nil && f.throttles == 0 && !f.turn.parked {
 		f.fail(calls, err)
 	}
 }
@@ -160,6 +166,9 @@ func (f flight) resolve(ctx context.Context, calls []*call) bool {
 			return false
 		}
 	case needAsk:
+		if !f.turn.take() {
+			return false
+		}
 		governed = g.askAgain(calls) || governed
 	case needInBackground:
 		g.renewInBackground()
@@ -178,6 +187,9 @@ func (f flight) resolve(ctx context.Context, calls []*call) bool {
 // resolveNow reads the settings, and lets no call go by others. It reports not ok if they
 // were not read: then the calls wait for the next attempt, or are answered.
 func (f flight) resolveNow(ctx context.Context, calls []*call) (governed, ok bool) {
+	if !f.turn.take() {
+		return false, false
+	}
 	within, end := f.env.trace(ctx, spanResolve, f.key.Shard, calls)
 	governed, err := f.settings.read(within, int(f.throttles))
 	end(err)
@@ -185,7 +197,7 @@ func (f flight) resolveNow(ctx context.Context, calls []*call) (governed, ok boo
 	case governed:
 		return true, true
 	case isThrottle(err) || f.throttles+1 < readAttempts:
-		f.throttles.wait(ctx)
+		f.throttles.rest(ctx, &f.turn)
 		return false, false
 	}
 	f.throttles = 0
@@ -244,6 +256,9 @@ func (f flight) learn(item *table.Bucket, asked time.Duration) {
 
 // read learns the item's state by a consistent read.
 func (f flight) read(ctx context.Context, calls []*call) {
+	if !f.turn.take() {
+		return
+	}
 	asked := f.env.clock.Mono()
 	within, end := f.env.trace(ctx, spanRead, f.key.Shard, calls)
 	item, err := f.env.store.read(within, f.key)
@@ -252,7 +267,7 @@ func (f flight) read(ctx context.Context, calls []*call) {
 	case err == nil:
 		f.learn(item, asked)
 	case isThrottle(err):
-		f.throttles.wait(ctx)
+		f.throttles.rest(ctx, &f.turn)
 	default:
 		f.env.logStore(about(ctx, calls...), "read bucket", f.key, err)
 		f.fail(calls, blamed(err, errStoreDown))

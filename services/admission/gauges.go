@@ -1,6 +1,10 @@
 package admission
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidegate/tidegate/services/admission/fair"
+)
 
 // gauges registers the metrics that are computed on demand.
 func (s *Service) gauges(reg prometheus.Registerer) error {
@@ -10,6 +14,8 @@ func (s *Service) gauges(reg prometheus.Registerer) error {
 	}{
 		{"tidegate_admission_pending_requests", "Acquires and settlements that wait for their reply.", func() float64 { return float64(s.pending.Load()) }},
 		{"tidegate_admission_pending_limit", "Maximum number of pending requests; the node sheds the rest.", func() float64 { return float64(s.tuning.Queue) }},
+		{"tidegate_admission_store_turns", "Bucket shards that call the store at this moment.", func() float64 { return float64(s.gate.Stats().Running) }},
+		{"tidegate_admission_store_turns_limit", "Maximum number of bucket shards that call the store at a time; it follows the latency of the store.", func() float64 { return float64(s.gate.Stats().Limit) }},
 		{
 			"tidegate_admission_control_running", "Requests for status and administration that the node works on.",
 			func() float64 { running, _ := s.controls.counts(); return float64(running) },
@@ -41,6 +47,15 @@ func (s *Service) gauges(reg prometheus.Registerer) error {
 		},
 	} {
 		if err := reg.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: g.name, Help: g.help}, g.value)); err != nil {
+			return err
+		}
+	}
+	for class, name := range []string{fair.Settle: kindSettle, fair.Acquire: kindAcquire} {
+		gauge := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "tidegate_admission_store_waiting", Help: "Bucket shards that wait for their turn to call the store, by kind.",
+			ConstLabels: prometheus.Labels{"kind": name},
+		}, func() float64 { return float64(s.gate.Stats().Waiting[class]) })
+		if err := reg.Register(gauge); err != nil {
 			return err
 		}
 	}

@@ -119,6 +119,7 @@ func (g *governance) read(ctx context.Context, attempt int) (governed bool, err 
 	ctx, cancel := context.WithTimeout(ctx, g.env.settings.readTimeout(g.env.store.timeout, attempt))
 	defer cancel()
 	resolved, err := g.lookUp(ctx)
+	g.env.store.sampleResolve(began, err)
 	governed = g.govern(began, &resolved, err)
 	if !governed {
 		g.outdated.Store(true)

@@ -23,8 +23,12 @@ const writeNone = "none"
 
 // Where too many calls wait.
 const (
-	scopeNode    = "node"
-	scopeBucket  = "bucket"
+	scopeNode   = "node"
+	scopeBucket = "bucket"
+	// scopeNamespace: the namespace has its share of the node's queue.
+	scopeNamespace = "namespace"
+	// scopeStore: the store cannot be called within the caller's time.
+	scopeStore   = "store"
 	scopeControl = "control"
 )
 
@@ -70,7 +74,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	}, []string{"reason", "level"})
 	shed := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tidegate_admission_shed_total",
-		Help: "Operations shed because too many wait: on the node, for a single bucket, or (control) requests for status and administration.",
+		Help: "Operations shed because too many wait: on the node, of a namespace, for a single bucket, for the store, or (control) requests for status and administration.",
 	}, []string{"scope"})
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -148,7 +152,7 @@ func (m *metrics) begin(decided, denials, shed *prometheus.CounterVec) {
 		}
 	}
 	m.shed = make(map[string]prometheus.Counter)
-	for _, scope := range []string{scopeNode, scopeBucket, scopeControl} {
+	for _, scope := range []string{scopeNode, scopeBucket, scopeControl, scopeNamespace, scopeStore} {
 		m.shed[scope] = shed.WithLabelValues(scope)
 	}
 	for _, form := range []string{writeCommit, writeCreate, writeSync} {

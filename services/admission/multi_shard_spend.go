@@ -61,12 +61,12 @@ func (b *bucketState) startSpend(t *task) {
 func (b *bucketState) decide(t *task) {
 	e, q := b.router.env, &t.call
 	e.pool.Go(func() {
-		defer b.spends.Add(-1)
 		told := false
 		defer func() {
 			if cause := recover(); cause != nil {
 				e.logPanic(about(e.abort, q), cause)
 				if !told {
+					b.spends.Add(-1)
 					t.client.finish(result{shardResult: shardResult{err: errInternal}})
 				}
 			}
@@ -81,6 +81,7 @@ func (b *bucketState) decide(t *task) {
 			t.client.prepare(res)
 		}
 		told = true
+		b.spends.Add(-1) // before the answer: its caller may come back at once
 		t.client.finish(res)
 	})
 }
@@ -275,6 +276,11 @@ func (s *multiShardSpend) syncAll(tree shards.Tree, settings *config.Resolved) {
 // tokens that it was planned for.
 func (s *multiShardSpend) transact(now bucket.Instant, tree shards.Tree, settings *config.Resolved) (res result, done bool) {
 	e := s.bucket.router.env
+	leave, err := e.turn(s.ctx, s.bucket.key().Namespace)
+	if err != nil {
+		return s.failed(errStoreSlow), true
+	}
+	defer leave()
 	plan := tree.PlanMultiSpend(now, func(limit string) (int64, bool) {
 		return costOf(s.amounts, limit), settings.Governs(limit)
 	}, e.nonces.next())

@@ -35,6 +35,7 @@ type request struct {
 	deadline    time.Duration  // monotonic: the caller stops waiting
 	expires     bucket.Instant // the same in the store's time; 0: the caller did not say
 	tellsTime   bool           // the reply tells the store's time
+	shares      bool           // it takes a place of its namespace's share of the queue
 	control     bool           // it is neither an acquire nor a settlement: the node's queue does not count it
 	answered    atomic.Bool
 	making      sync.Once // of made
@@ -109,6 +110,12 @@ func (r *request) answer(outcome string, header nats.Header, body []byte) {
 		return
 	}
 	s := r.service
+	if !r.control {
+		s.pending.Add(-1) // before the answer: its caller may come back at once
+	}
+	if r.shares {
+		s.shares.Give(r.namespace)
+	}
 	if r.inbox != "" {
 		outcome = r.send(outcome, header, body)
 	}
@@ -117,9 +124,6 @@ func (r *request) answer(outcome string, header nats.Header, body []byte) {
 	r.end(outcome)
 	if s.log.Enabled(s.abort, slog.LevelDebug) {
 		s.log.DebugContext(r.about(), "answered", "verb", r.verb, "namespace", r.namespace, "outcome", outcome, "took", took)
-	}
-	if !r.control {
-		s.pending.Add(-1)
 	}
 	s.requests.Done()
 }
@@ -189,7 +193,7 @@ func asError(err error) *api.Error {
 		return coded
 	case errors.Is(err, errLate):
 		return api.Errorf(api.CodeDeadlineExceeded, "", "%v", errLate)
-	case errors.Is(err, errQueueFull):
+	case errors.Is(err, errQueueFull), errors.Is(err, errOverloaded):
 		return overloaded()
 	case errors.Is(err, errDamaged):
 		return api.Errorf(api.CodeInternal, "", "%v", errDamaged)

@@ -18,7 +18,7 @@ func lowerRooms() [][]string {
 	return [][]string{
 		{
 			"alarm", "call", "commit", "deliver", "dynamo", "env", "flight", "governance", "knowledge", "metrics", "metrics_decided",
-			"plan", "refund", "renewal", "settings_source", "trace", "worker_pool", "writer",
+			"plan", "refund", "renewal", "settings_source", "trace", "turn", "worker_pool", "writer",
 		},
 		{
 			"balances", "bucket_state", "cascade", "cascade_answer", "cascade_plan", "choose", "load", "member", "merge", "multi_shard_spend",

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/bucket"
@@ -68,11 +69,35 @@ func (r *router) snapshotOf(key keys.Bucket) *snapshot {
 	return nil
 }
 
+// refusesNew returns why an acquire of a bucket that nobody works on cannot be decided
+// before its time is up, and the last known settings. The error is nil if it can.
+func (r *router) refusesNew(key keys.Bucket, whose asker) (*config.Resolved, error) {
+	err := r.env.refusesTurn(key.Namespace, whose)
+	if err == nil {
+		return nil, nil
+	}
+	m := r.members.peek(key)
+	if m == nil {
+		r.env.metrics.shed[scopeStore].Inc()
+		return nil, err
+	}
+	if m.writer.needsNoTurn() {
+		return nil, nil
+	}
+	r.env.metrics.shed[scopeStore].Inc()
+	return m.writer.settings.last(), err
+}
+
 // readTree reads a whole bucket. A throttled read is repeated until ctx ends.
 func (r *router) readTree(ctx context.Context, key keys.Bucket, hint int) (shards.Tree, error) {
 	for n := 0; ; n++ {
+		leave, err := r.env.turn(ctx, key.Namespace)
+		if err != nil {
+			return nil, err
+		}
 		asked := r.env.clock.Mono()
 		tree, err := r.shards.Read(ctx, key, hint)
+		leave()
 		r.env.metrics.storeCall(formTree, r.env.clock.Mono()-asked, err)
 		if err == nil || !isThrottle(err) || store.Pause(ctx, n) != nil {
 			return tree, err

@@ -21,6 +21,7 @@ import (
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/events"
+	"github.com/tidegate/tidegate/services/admission/fair"
 	"github.com/tidegate/tidegate/services/admission/lease"
 	"github.com/tidegate/tidegate/services/admission/live"
 )
@@ -116,6 +117,7 @@ type Service struct {
 	registerer prometheus.Registerer
 	tuning     Tuning
 	pending    atomic.Int64   // acquires and settlements not yet answered
+	shares     *fair.Shares   // of the room for them, by namespace
 	requests   sync.WaitGroup // waits for all requests
 	abortWork  context.CancelFunc
 	ready      chan struct{}
@@ -133,7 +135,8 @@ func New(cfg Config) (*Service, error) {
 		return nil, fmt.Errorf("admission metrics: %w", err)
 	}
 	tuning := cfg.Tuning.withDefaults()
-	truth := newStore(cfg.DynamoDB, cfg.Table, tuning.StoreTimeout, cfg.Clock, m)
+	gate := fair.NewGate(turnLimits())
+	truth := newStore(cfg.DynamoDB, cfg.Table, tuning.StoreTimeout, cfg.Clock, m, gate)
 	namespaces, err := config.NewNamespaceCache(config.NewNamespaces(truth.client, cfg.Table), cfg.Clock.Mono)
 	if err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
@@ -146,6 +149,7 @@ func New(cfg Config) (*Service, error) {
 		registerer: cfg.Metrics,
 		namespaces: namespaces,
 		tuning:     tuning,
+		shares:     fair.NewShares(tuning.Queue),
 		control:    cfg.Control,
 		controls:   newControlCalls(tuning.ControlCalls, tuning.ControlTimeout),
 		ready:      make(chan struct{}),
@@ -158,7 +162,7 @@ func New(cfg Config) (*Service, error) {
 	s.env = &env{
 		store: truth, settings: settings, clock: cfg.Clock, pool: new(workerPool), nonces: newNonces(), metrics: m,
 		log:   process.LogRequestIDs(cfg.Log),
-		batch: tuning.Batch, share: tuning.Queue / bucketShare, unsettled: new(atomic.Int64),
+		batch: tuning.Batch, share: tuning.Queue / bucketShare, unsettled: new(atomic.Int64), gate: gate,
 	}
 	s.follower = live.NewFollower(live.Config{NATS: s.nats, Log: s.log, Heartbeat: tuning.FeedHeartbeat, Sink: s.memory})
 	s.abort, s.abortWork = context.WithCancel(context.Background())

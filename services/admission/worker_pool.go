@@ -37,6 +37,12 @@ func (c *workerPool) Go(f func()) {
 	c.workers.Go(func() { c.run(w) })
 }
 
+// Hold makes Wait wait for work that is given later.
+func (c *workerPool) Hold() { c.work.Add(1) }
+
+// Release ends a Hold. The work, if any, was given before.
+func (c *workerPool) Release() { c.work.Done() }
+
 func (c *workerPool) takeIdle() chan func() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

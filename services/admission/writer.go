@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidegate/tidegate/internal/config"
@@ -27,15 +28,18 @@ type writer struct {
 	settings governance
 	known    knowledge
 
+	unanswered atomic.Int64 // calls that were submitted and have no answer yet
+
 	mu      sync.Mutex
 	refunds *call         // guarded by mu: the sum of refunds that are not part of a flight; nil without any
 	waiting []*call       // guarded by mu: not yet part of a flight
 	flight  []*call       // guarded by mu: taken by the running flight
 	alarm   *time.Timer   // guarded by mu: answers calls that run out of time while the store hangs
 	alarmAt time.Duration // guarded by mu: monotonic time of the alarm
-	flying  bool          // guarded by mu: a flight runs
+	flying  bool          // guarded by mu: a flight runs, or waits for its turn
 
 	// owned by the flight
+	turn      turn // to call the store
 	peeking   bool // the flight reads the item for settlements: calls that arrived since wait for the next step
 	throttles backoff
 	delivered *sync.WaitGroup // the answers of the last write that are made in the background; may be nil
@@ -45,6 +49,7 @@ type writer struct {
 func (w *writer) init(e *env, key keys.Bucket, r recorder) {
 	w.env, w.key, w.recorder = e, key, r
 	w.settings.env, w.settings.key = e, &w.key
+	w.turn.init(e, &w.key, func() { flight{w}.fly() })
 }
 
 // submit hands a call over and never blocks. It reports false if the bucket has its
@@ -52,13 +57,21 @@ func (w *writer) init(e *env, key keys.Bucket, r recorder) {
 func (w *writer) submit(q *call) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.waiting)+len(w.flight) >= w.env.share {
+	if w.unanswered.Load() >= int64(w.env.share) {
 		w.env.metrics.shed[scopeBucket].Inc()
 		return false
 	}
+	w.unanswered.Add(1)
+	q.countedBy = &w.unanswered
 	w.waiting = append(w.waiting, q)
-	if !w.takeOff() && q.answerBy < w.alarmAt {
+	if w.takeOff() {
+		return true
+	}
+	if q.answerBy < w.alarmAt {
 		w.setAlarm(q.answerBy)
+	}
+	if q.settle {
+		w.env.gate.Promote(&w.turn.ticket)
 	}
 	return true
 }
@@ -74,7 +87,9 @@ func (w *writer) refund(q *call) {
 	} else {
 		w.join(w.refunds, q)
 	}
-	w.takeOff()
+	if !w.takeOff() {
+		w.env.gate.Promote(&w.turn.ticket)
+	}
 }
 
 // takeOff starts a flight. It reports false if a flight runs already. w.mu is held.
@@ -98,8 +113,8 @@ func (w *writer) take() bool {
 	}
 	w.peeking = false
 	if len(w.flight) == 0 {
-		w.flying, w.flight, w.waiting = false, nil, nil
-		w.disarm()
+		w.turn.end() // before another flight begins
+		w.end()
 		return false
 	}
 	w.arm()
@@ -143,8 +158,7 @@ func (w *writer) empty() []*call {
 	defer w.mu.Unlock()
 	w.boardRefunds()
 	left := append(w.flight, w.waiting...)
-	w.flying, w.flight, w.waiting = false, nil, nil
-	w.disarm()
+	w.end()
 	return left
 }
 

@@ -31,8 +31,10 @@ const (
 
 // assignment is what a process of the services' is to do.
 type assignment struct {
-	NATS   string      `json:"nats"`
-	Limits []api.Limit `json:"limits,omitempty"`
+	NATS    string      `json:"nats"`
+	Limits  []api.Limit `json:"limits,omitempty"`
+	Servers int         `json:"servers,omitempty"` // calls that the store carries out at a time; 0: as many as there are
+	Fast    bool        `json:"fast,omitempty"`    // the store answers as fast as it can
 }
 
 // spent is what the store of a process has done.
@@ -52,8 +54,15 @@ type apart struct {
 // newApart starts the process, with limits as newWorld has them.
 func newApart(tb testing.TB, own ...api.Limit) *apart {
 	tb.Helper()
+	return newApartAs(tb, assignment{Limits: own})
+}
+
+// newApartAs starts the process with an assignment, to which it adds the NATS server.
+func newApartAs(tb testing.TB, do assignment) *apart {
+	tb.Helper()
 	w := &world{tb: tb, url: natstest.Start(tb).ClientURL()}
-	work, err := json.Marshal(assignment{NATS: w.url, Limits: own})
+	do.NATS = w.url
+	work, err := json.Marshal(do)
 	require.NoError(tb, err)
 	process := exec.Command(os.Args[0]) //nolint:gosec // this very program
 	process.Env = append(os.Environ(), apartEnv+"="+string(work))
@@ -102,7 +111,15 @@ func serve(work string) {
 	require.NoError(h, json.Unmarshal([]byte(work), &do))
 	w := newStore(h, do.Limits...)
 	w.url = do.NATS
-	n := w.node(storeLatency, admission.Tuning{})
+	w.tenant(otherTenant, do.Limits...)
+	latency := storeLatency
+	if do.Servers > 0 {
+		w.store, latency = newBusy(w.store, do.Servers), 0
+	}
+	if do.Fast {
+		latency = 0
+	}
+	n := w.node(latency, admission.Tuning{})
 	nc := w.connect()
 	answer := func(subject string, with func(question []byte) []byte) {
 		_, err := nc.Subscribe(subject, func(m *nats.Msg) { _ = m.Respond(with(m.Data)) }) // whoever asked fails without

@@ -59,24 +59,25 @@ func newStore(tb host, own ...api.Limit) *world {
 	w.store = w.engine.HTTPClient()
 	db := dynamodb.NewFromConfig(engine.Config(w.engine.HTTPClient(), "us-east-1"))
 	require.NoError(tb, table.CreateTable(tb.Context(), db, table.DefaultName))
-	if len(own) == 0 {
-		own = []api.Limit{ample("rpm"), ample("tpm")}
-	}
 	w.ns = w.tenant(api.DefaultNamespace, own...)
 	return w
 }
 
-// tenant makes a namespace with limits at the system level, and returns its id.
-func (w *world) tenant(name string, limits ...api.Limit) (id string) {
-	w.tb.Helper()
+// tenant makes a namespace with limits, and returns its id.
+func (w *world) tenant(name string, own ...api.Limit) (id string) {
+	tb := w.tb
+	tb.Helper()
 	db := dynamodb.NewFromConfig(engine.Config(w.engine.HTTPClient(), "us-east-1"))
-	id, err := config.NewNamespaces(db, table.DefaultName).Ensure(w.tb.Context(), name)
-	require.NoError(w.tb, err)
+	id, err := config.NewNamespaces(db, table.DefaultName).Ensure(tb.Context(), name)
+	require.NoError(tb, err)
+	if len(own) == 0 {
+		own = []api.Limit{ample("rpm"), ample("tpm")}
+	}
 	log := audit.NewLog(db, table.DefaultName, func() (time.Time, error) { return time.Now(), nil })
-	_, err = config.NewLimitStore(db, table.DefaultName, log).Set(w.tb.Context(), id, api.Principal{}, api.LimitsSetRequest{
-		LimitsTarget: api.LimitsTarget{System: true}, Limits: limits,
+	_, err = config.NewLimitStore(db, table.DefaultName, log).Set(tb.Context(), id, api.Principal{}, api.LimitsSetRequest{
+		LimitsTarget: api.LimitsTarget{System: true}, Limits: own,
 	})
-	require.NoError(w.tb, err)
+	require.NoError(tb, err)
 	return id
 }
 

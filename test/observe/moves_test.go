@@ -106,7 +106,7 @@ func moves() []move {
 		},
 		{
 			does: "more requests than may wait", do: (*system).flood,
-			rises: []string{"tidegate_admission_shed_total", "tidegate_admission_pending_requests"},
+			rises: []string{"tidegate_admission_shed_total", "tidegate_admission_pending_requests", "tidegate_admission_store_turns", "tidegate_admission_store_waiting"},
 			again: true,
 			mending: func(s *system) {
 				s.admission.mend()
@@ -222,8 +222,9 @@ func TestEveryMetricMoves(t *testing.T) {
 	s.until("tidegate_relay_feed_bound_bytes", func(bytes float64) bool { return bytes > 0 })
 	s.until("tidegate_sharder_surveys_total", func(surveys float64) bool { return surveys == 1 })
 	require.InDelta(t, queue, s.value("tidegate_admission_pending_limit"), 0)
+	s.until("tidegate_admission_store_turns_limit", func(turns float64) bool { return turns > 0 })
 	require.InDelta(t, len(s.all()), s.value("tidegate_build_info"), 0, "one for each process")
-	for _, name := range []string{"tidegate_sharder_surveys_total", "tidegate_feed_lanes", "tidegate_admission_feed_followed", "tidegate_relay_stream_shards", "tidegate_relay_feed_bound_bytes", "tidegate_admission_pending_limit", "tidegate_admission_lease_record_bytes", "tidegate_admission_lease_record_limit_bytes", "tidegate_build_info"} {
+	for _, name := range []string{"tidegate_sharder_surveys_total", "tidegate_feed_lanes", "tidegate_admission_feed_followed", "tidegate_relay_stream_shards", "tidegate_relay_feed_bound_bytes", "tidegate_admission_pending_limit", "tidegate_admission_store_turns_limit", "tidegate_admission_lease_record_bytes", "tidegate_admission_lease_record_limit_bytes", "tidegate_build_info"} {
 		moved[name] = true
 	}
 	for _, m := range moves() {
@@ -249,7 +250,7 @@ func TestEveryMetricMoves(t *testing.T) {
 	}
 	// All is well again, and gauges say so.
 	s.acquire("alice")
-	for _, name := range []string{"tidegate_feed_lanes_waiting", "tidegate_admission_pending_requests"} {
+	for _, name := range []string{"tidegate_feed_lanes_waiting", "tidegate_admission_pending_requests", "tidegate_admission_store_turns", "tidegate_admission_store_waiting"} {
 		s.until(name, func(now float64) bool { return now == 0 })
 	}
 	s.until("tidegate_admission_clock_correction_seconds", func(ahead float64) bool { return ahead < 2 })

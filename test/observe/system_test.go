@@ -38,7 +38,7 @@ import (
 const (
 	region = "us-east-1"
 	// queue is how many requests may wait on the node; one bucket has a quarter.
-	queue = 16
+	queue = 128
 	// storeTimeout is how long the node waits for the store.
 	storeTimeout = 300 * time.Millisecond
 	// patience is how long a metric may take to move; only a fault takes that long.
