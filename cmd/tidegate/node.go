@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tidegate/tidegate/internal/audit/archive"
+	"github.com/tidegate/tidegate/internal/outage"
 	"github.com/tidegate/tidegate/internal/process"
 )
 
@@ -81,7 +82,11 @@ func (n node) serve(ctx context.Context, admin adminFlags, name string, create m
 
 // run runs a service until ctx ends; it calls ready once the service is.
 func (n node) run(ctx context.Context, name string, create maker, ready func()) error {
-	nc, err := n.nats.dialService(ctx, "tidegate "+name, n.log, n.via...)
+	var nc *nats.Conn
+	err := outage.Await(ctx, n.log, name+": NATS", func(context.Context) (err error) {
+		nc, err = n.nats.dialService(ctx, "tidegate "+name, n.log, n.via...)
+		return err
+	})
 	if err != nil {
 		return err
 	}

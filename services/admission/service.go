@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tidegate/tidegate/internal/config"
+	"github.com/tidegate/tidegate/internal/outage"
 	"github.com/tidegate/tidegate/internal/process"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/store"
@@ -208,7 +209,7 @@ func (s *Service) Run(ctx context.Context) error {
 // clock its first bound.
 func (s *Service) prepare(ctx context.Context) error {
 	if s.control != nil {
-		if err := s.control.Check(ctx); err != nil {
+		if err := outage.Await(ctx, s.log, "admission: the table", s.control.Check); err != nil {
 			return err
 		}
 	}

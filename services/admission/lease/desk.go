@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tidegate/tidegate/internal/outage"
 	"github.com/tidegate/tidegate/internal/rollback"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -53,7 +54,8 @@ type Desk struct {
 const recentRecords = 8192
 
 // Open reads the signing keys, opens the lease records and runs their guard until Stop.
-// It waits until the guard has looked at the records for the first time.
+// It waits for a store and for streams that do not answer yet, and until the guard has
+// looked at the records for the first time.
 func Open(ctx context.Context, c Config) (*Desk, error) {
 	recent, err := lru.New[string, Version](recentRecords)
 	if err != nil {
@@ -63,7 +65,7 @@ func Open(ctx context.Context, c Config) (*Desk, error) {
 		keys: newKeyring(c.DynamoDB, c.Table, c.Clock), epochs: rollback.NewEpochs(c.DynamoDB, c.Table), recent: recent,
 		clock: c.Clock, log: c.Log, nonce: c.Nonce, creditWindow: c.CreditWindow, writeTimeout: c.WriteTimeout,
 	}
-	if err := d.keys.load(ctx); err != nil {
+	if err := outage.Await(ctx, c.Log, "admission: the lease keys in the table", d.keys.load); err != nil {
 		return nil, err
 	}
 	records, err := openRecords(ctx, c, d.epochs)

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/tidegate/tidegate/internal/leader"
+	"github.com/tidegate/tidegate/internal/outage"
 	"github.com/tidegate/tidegate/internal/rollback"
 	"github.com/tidegate/tidegate/pkg/api"
 )
@@ -72,9 +73,12 @@ func openRecords(ctx context.Context, c Config, epochs *rollback.Epochs) (*guard
 	if err != nil {
 		return nil, fmt.Errorf("open lease records: %w", err)
 	}
-	_, err = rollback.OpenBucket(ctx, js, rollback.Bucket{
-		Name: recordsBucket, Description: "Tidegate: what each settled lease may still give back",
-		TTL: max(recordRetention*c.CreditWindow, minRetention), Replicas: c.Replicas,
+	err = outage.Await(ctx, c.Log, "admission: the lease records in JetStream", func(ctx context.Context) error {
+		_, err := rollback.OpenBucket(ctx, js, rollback.Bucket{
+			Name: recordsBucket, Description: "Tidegate: what each settled lease may still give back",
+			TTL: max(recordRetention*c.CreditWindow, minRetention), Replicas: c.Replicas,
+		})
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open lease records (is JetStream enabled on the NATS server?): %w", err)
