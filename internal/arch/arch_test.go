@@ -66,6 +66,7 @@ func folders() []folder {
 		{"internal/arch", nil, []string{""}},
 		{"services", []string{"pkg", "internal"}, []string{""}},
 		{"services/admission", []string{"pkg", "internal/config", "internal/outage", "internal/process", "internal/shards", "internal/store", "internal/table"}, []string{""}},
+		{"services/admission/duty", []string{"pkg/api"}, []string{"github.com/nats-io/nats.go", "github.com/prometheus/client_golang"}},
 		{"services/admission/lease", []string{"pkg/api", "pkg/bucket", "internal/control", "internal/leader", "internal/outage", "internal/rollback", "internal/store", "internal/table"}, []string{""}},
 		{"services/admission/live", []string{"pkg/events", "pkg/keys"}, []string{"github.com/nats-io/nats.go"}},
 		{"test", []string{"pkg", "internal", "services", "engine"}, []string{""}},

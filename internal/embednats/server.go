@@ -32,7 +32,7 @@ const (
 	// may wait for it.
 	writeDeadline = 2 * time.Second
 
-	maxPort             = 1<<16 - 1
+	maxPort = 1<<16 - 1
 )
 
 // Options configure a server. Zero values select the defaults.

@@ -72,6 +72,8 @@ type Guard struct {
 	peers  *peers
 	queue  queue
 	awaits atomic.Bool // the connection has the subscription for acknowledgements
+
+	silent atomic.Pointer[time.Time] // when the first look that failed began, if none has succeeded since
 }
 
 // New makes a guard. It does nothing until Run.
@@ -175,8 +177,12 @@ func (g *Guard) meet(ctx context.Context) error {
 
 // tick looks at the stream and tells the others.
 func (g *Guard) tick(ctx context.Context) {
+	began := g.cfg.Now()
 	if err := g.verifier.look(ctx); err != nil {
 		_ = g.fails(ctx, err)
+		g.silent.CompareAndSwap(nil, &began)
+	} else {
+		g.silent.Store(nil)
 	}
 	call, cancel := g.link.request(ctx)
 	defer cancel()
@@ -185,6 +191,15 @@ func (g *Guard) tick(ctx context.Context) {
 	}
 	g.peers.tell(false)
 	g.peers.forget()
+}
+
+// Silence returns for how long the stream's leader has not answered; 0 if it answered the
+// last look.
+func (g *Guard) Silence() time.Duration {
+	if since := g.silent.Load(); since != nil {
+		return g.cfg.Now().Sub(*since)
+	}
+	return 0
 }
 
 // fails counts and logs a failure that is tried again at the next tick.

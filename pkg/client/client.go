@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -50,6 +51,7 @@ type Client struct {
 	timeout   time.Duration
 	observer  Observer // nil: not observed
 	store     *storeTime
+	moving    *sync.RWMutex // held for reading while a request waits for its reply; see Move
 }
 
 // Option configures a Client.
@@ -75,7 +77,7 @@ func InboxPrefix(namespace string) nats.Option {
 // New makes a client on a connection, which stays the caller's to close. It
 // fails on an option that cannot be meant.
 func New(nc *nats.Conn, opts ...Option) (*Client, error) {
-	c := &Client{nc: nc, namespace: api.DefaultNamespace, timeout: api.DefaultTimeout, store: newStoreTime(systemTime())}
+	c := &Client{nc: nc, namespace: api.DefaultNamespace, timeout: api.DefaultTimeout, store: newStoreTime(systemTime()), moving: new(sync.RWMutex)}
 	for _, opt := range opts {
 		opt(c)
 	}
@@ -231,6 +233,8 @@ func (c *Client) send(ctx context.Context, verb api.Verb, msg *nats.Msg) ([]byte
 
 // once sends a message and reads its reply.
 func (c *Client) once(ctx context.Context, verb api.Verb, msg *nats.Msg, wait time.Duration) ([]byte, error) {
+	c.moving.RLock()
+	defer c.moving.RUnlock()
 	sent := c.store.read().mono
 	reply, err := c.request(ctx, msg, wait)
 	switch {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -24,6 +25,8 @@ const (
 	// awayTime is how long a node that stops waits for NATS to come back: enough to find
 	// another server of a cluster, and less than callers wait for an answer.
 	awayTime = time.Second
+	// flushTime bounds a round trip to the NATS server.
+	flushTime = 2 * time.Second
 )
 
 // errAway says that no NATS server could be told that the node takes no more requests.
@@ -32,10 +35,11 @@ var errAway = errors.New("NATS is away")
 // listener takes the messages of NATS for a node: requests, and changes of configuration.
 type listener struct {
 	*Service
-	micro   micro.Service
+	micro   micro.Service // on duty with the endpoint of the requests, away without; see duty.Group
 	changes *nats.Subscription
 	others  int // number of subscriptions of the connection without the service
 	failed  chan struct{}
+	busy    atomic.Int64 // monotonic time at which handle began; 0: it does not run
 }
 
 // listen subscribes to requests and to configuration changes.
@@ -46,7 +50,19 @@ func (s *Service) listen() (*listener, error) {
 	if l.changes, err = s.nats.Subscribe(api.ConfigSubjectAll, l.configChanged); err != nil {
 		return nil, fmt.Errorf("admission: subscribe to configuration changes: %w", err)
 	}
+	if err := s.watchDuty(l); err != nil {
+		return nil, err
+	}
 	l.others = s.nats.NumSubscriptions()
+	if err := l.Return(); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// register adds the node to the list of services, without an endpoint.
+func (l *listener) register() (err error) {
+	s := l.Service
 	l.micro, err = micro.AddService(s.nats, micro.Config{
 		Name:         api.ServiceName,
 		Version:      s.version,
@@ -58,24 +74,38 @@ func (s *Service) listen() (*listener, error) {
 		},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("admission: add the micro service: %w", err)
+		return fmt.Errorf("admission: add the micro service: %w", err)
+	}
+	return nil
+}
+
+// Return implements duty.Group: it subscribes to the requests.
+func (l *listener) Return() error {
+	if l.micro != nil {
+		_ = l.micro.Stop() // the connection may have broken, which ends it too
+	}
+	if err := l.register(); err != nil {
+		return err
 	}
 	// A single endpoint: to decode a request takes less time than the client library needs
 	// to hand it to a second endpoint, and requests keep their order.
-	err = l.micro.AddEndpoint("requests", micro.HandlerFunc(l.handle),
+	err := l.micro.AddEndpoint("requests", micro.HandlerFunc(l.handle),
 		micro.WithEndpointSubject(api.SubjectAll),
 		micro.WithEndpointPendingLimits(pendingMessages, pendingBytes))
 	if err != nil {
-		return nil, fmt.Errorf("admission: add the endpoint: %w", err)
+		return fmt.Errorf("admission: add the endpoint: %w", err)
 	}
-	if err := s.nats.Flush(); err != nil {
-		return nil, fmt.Errorf("admission: announce the service: %w", err)
+	if err := l.nats.FlushTimeout(flushTime); err != nil {
+		return fmt.Errorf("admission: announce the service: %w", err)
 	}
-	return l, nil
+	return nil
 }
 
 // serviceStatus returns the node's status for the list of services.
 func (s *Service) serviceStatus() api.ServiceStatus {
+	if cause := s.duty.Away(); cause != "" {
+		return api.ServiceStatus{Warning: "takes no requests: " + cause}
+	}
 	if !s.follower.Following() {
 		return api.ServiceStatus{Warning: "the change feed is not followed"}
 	}
@@ -117,6 +147,8 @@ func (l *listener) stop(ctx context.Context, more func() int) error {
 // hands over, and never blocks.
 func (l *listener) handle(m micro.Request) {
 	r := &request{service: l.Service, body: m.Data(), inbox: m.Reply(), received: l.clock.Mono(), verb: verbUnknown}
+	l.busy.Store(int64(r.received))
+	defer l.busy.Store(0)
 	r.tellsTime = m.Headers().Get(api.HeaderTimeout) != "" || m.Headers().Get(api.HeaderDeadline) != ""
 	if id := m.Headers().Get(api.HeaderRequestID); api.IsRequestID(id) {
 		r.given = id

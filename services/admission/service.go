@@ -22,6 +22,7 @@ import (
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/events"
+	"github.com/tidegate/tidegate/services/admission/duty"
 	"github.com/tidegate/tidegate/services/admission/lease"
 	"github.com/tidegate/tidegate/services/admission/live"
 )
@@ -41,6 +42,9 @@ type Config struct {
 	// Traces makes spans of requests and of their calls to the store.
 	// Without it there are no spans, and no cost.
 	Traces trace.TracerProvider
+	// Draining gets a value when the connected NATS server is about to shut down: the node
+	// moves to another server. It may be nil.
+	Draining <-chan struct{}
 }
 
 // Control is the control plane: it serves the admin verbs of a node, on the node's
@@ -114,6 +118,9 @@ type Service struct {
 	ready      chan struct{}
 	memory     *memorySink    // changes of configuration go here
 	follower   *live.Follower // of the change feed
+	contact    *store.Contact // with the store
+	duty       *duty.Watch    // set by Run before the first request
+	draining   <-chan struct{}
 }
 
 // New makes a node. It does nothing until Run.
@@ -126,6 +133,8 @@ func New(cfg Config) (*Service, error) {
 		return nil, fmt.Errorf("admission metrics: %w", err)
 	}
 	tuning := cfg.Tuning.withDefaults()
+	contact := store.NewContact(cfg.Clock.Mono)
+	cfg.DynamoDB.HTTPClient = contact.Watch(cfg.DynamoDB.HTTPClient)
 	truth := newStore(cfg.DynamoDB, cfg.Table, tuning.StoreTimeout, cfg.Clock, m)
 	namespaces, err := config.NewNamespaceCache(config.NewNamespaces(truth.client, cfg.Table), cfg.Clock.Mono)
 	if err != nil {
@@ -141,6 +150,8 @@ func New(cfg Config) (*Service, error) {
 		tuning:     tuning,
 		control:    cfg.Control,
 		ready:      make(chan struct{}),
+		contact:    contact,
+		draining:   cfg.Draining,
 	}
 	s.memory = &memorySink{invalidations: new(live.Invalidations), namespaces: namespaces, renewals: m.renewals}
 	settings, err := newSettingsSource(config.NewLimitStore(truth.client, cfg.Table, nil), s.memory.invalidations) // it is only read
@@ -194,6 +205,8 @@ func (s *Service) Run(ctx context.Context) error {
 	followed := make(chan struct{})
 	go func() { defer close(followed); s.follower.Run(following) }()
 	s.pool.Go(func() { s.router.reportLoads(following, s.tuning.LoadEvery) })
+	watched := make(chan struct{})
+	go func() { defer close(watched); s.duty.Run(following) }()
 	close(s.ready)
 	select {
 	case <-ctx.Done():
@@ -202,6 +215,7 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	stopFollowing()
 	<-followed
+	<-watched
 	return errors.Join(err, s.drain(l, func() int { return s.follower.Subscriptions() + s.leases.Subscriptions() }))
 }
 

@@ -4,39 +4,88 @@ package cluster_test
 
 import (
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
-
-	"github.com/tidegate/tidegate/pkg/api"
-	tidegate "github.com/tidegate/tidegate/pkg/client"
 )
 
-// mostLost is how long after a node or a server hangs replies may be lost.
-const mostLost = 3 * time.Second
+const (
+	// mostLost is how long after a node or a server hangs replies may be lost.
+	mostLost = 3 * time.Second
+	// hangTime is how long it hangs: longer than replies may be lost.
+	hangTime = 4500 * time.Millisecond
+	// quietTime is how long the callers are watched after a fault that is over at once.
+	quietTime = time.Second
+)
 
-func replaceAll(text, old, replacement string) string {
-	return strings.ReplaceAll(text, old, replacement)
-}
+// A cluster of three servers loses few replies to a node or a server that hangs or is
+// killed, and no reply to new leaders and rolling restarts. Usage is exact at the end.
+func TestTheCluster(t *testing.T) {
+	w := newWorld(t)
+	js := w.startAll(t)
+	w.setLimit(t)
+	c := newCrowd(t, w)
+	require.Zero(t, c.during(t, "nothing", func() { time.Sleep(quietTime) }).lost)
 
-// tidegateOptions are the options with which docs/integrating.md tells callers to connect.
-func tidegateOptions() []nats.Option {
-	return []nats.Option{
-		tidegate.InboxPrefix(api.DefaultNamespace), tidegate.LeaveHungServers(), nats.MaxReconnects(-1),
-		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}),
+	for _, p := range append(w.admission()[:1:1], w.servers...) {
+		hung := c.during(t, p.name+" hangs", func() {
+			p.hang(t)
+			time.Sleep(hangTime)
+		})
+		p.goOn(t)
+		killed := c.during(t, p.name+" is killed", func() {
+			p.kill(t)
+			time.Sleep(quietTime)
+		})
+		p.start(t)
+		for _, l := range []loss{hung, killed} {
+			require.Less(t, l.until, mostLost)
+			require.Less(t, l.lost, l.sent)
+		}
+		w.whole(t, js)
+	}
+	w.ready(t, w.admission()[0])
+
+	none := c.during(t, "streams and servers get new leaders", func() { w.stepDown(t, js) })
+	require.Zero(t, none.lost+none.releases)
+	w.whole(t, js)
+	none = c.during(t, "a rolling restart of the services", func() {
+		for _, p := range w.services {
+			p.stop(t)
+			p.start(t)
+			w.ready(t, p)
+		}
+	})
+	require.Zero(t, none.lost+none.releases)
+	none = c.during(t, "a rolling restart of the servers", func() {
+		for _, p := range w.servers {
+			p.signal(t, syscall.SIGUSR2) // nats-server --signal ldm
+			p.ended(t)
+			p.start(t)
+			w.whole(t, js)
+		}
+	})
+	require.Zero(t, none.lost+none.releases)
+	c.end()
+	w.mustBeCounted(t, c.sums)
+	for _, p := range w.services {
+		p.stop(t)
 	}
 }
 
-func TestTheCluster(t *testing.T) {
-	w := newWorld(t)
-	// The services start first, and wait; then the servers, which know no leader yet.
+// startAll starts the services first, which wait, and then the servers, which know of no
+// leader for a while.
+func (w *world) startAll(t *testing.T) jetstream.JetStream {
+	t.Helper()
 	for _, p := range w.services {
 		p.start(t)
 	}
 	for _, p := range w.services {
-		p.logged(t, `waiting until it answers`)
+		p.logged(t, `waiting until it answers.*NATS`)
 	}
 	for _, p := range w.servers {
 		p.start(t)
@@ -44,30 +93,30 @@ func TestTheCluster(t *testing.T) {
 	for _, p := range w.services {
 		w.ready(t, p)
 	}
-	_, js := w.tester(t)
+	nc, err := nats.Connect(w.nats(tester, 0), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	require.NoError(t, err)
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	require.NoError(t, err)
 	w.whole(t, js)
-	out, err := w.run(t, "limits", "set", "--nats", replaceAll(w.nats("default-admin", 0), password("default-admin"), password("ADMIN")), "--resource", resource, limit+"=100000000/day")
+	return js
+}
+
+func (w *world) setLimit(t *testing.T) {
+	t.Helper()
+	servers := strings.ReplaceAll(w.nats("default-admin", 0), password("default-admin"), password("ADMIN"))
+	out, err := w.run(t, "limits", "set", "--nats", servers, "--resource", resource, limit+"=100000000/day")
 	require.NoError(t, err, "%s", out)
-	c := newCrowd(t, w)
-	begin := time.Now()
-	time.Sleep(2 * time.Second)
-	t.Logf("quiet: %v", c.lossSince(begin))
-	for _, p := range append(w.admission()[:1:1], w.servers...) {
-		begin := time.Now()
-		p.hang(t)
-		time.Sleep(5 * time.Second)
-		l := c.lossSince(begin)
-		t.Logf("%s hangs: %v", p.name, l)
-		p.goOn(t)
-		w.whole(t, js)
+}
+
+// stepDown makes all streams elect new leaders.
+func (w *world) stepDown(t *testing.T, js jetstream.JetStream) {
+	t.Helper()
+	names := js.StreamNames(t.Context())
+	for name := range names.Name() {
+		_, err := js.Conn().RequestWithContext(t.Context(), "$JS.API.STREAM.LEADER.STEPDOWN."+name, nil)
+		require.NoError(t, err, name)
 	}
-	for _, p := range w.servers {
-		begin := time.Now()
-		p.kill(t)
-		time.Sleep(2 * time.Second)
-		t.Logf("%s is killed: %v", p.name, c.lossSince(begin))
-		p.start(t)
-		w.whole(t, js)
-	}
-	c.end()
+	require.NoError(t, names.Err())
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -34,7 +35,6 @@ const (
 
 // crowd are callers on all servers, which spend until they are stopped.
 type crowd struct {
-	conns  []*nats.Conn
 	stop   context.CancelFunc
 	asking sync.WaitGroup
 
@@ -68,12 +68,18 @@ func newCrowd(t *testing.T, w *world) *crowd {
 	t.Cleanup(c.end)
 	for i := range len(w.urls) * callersEach {
 		server := i % len(w.urls)
-		url := w.nats(api.DefaultNamespace, server)
-		nc, err := nats.Connect(replaceAll(url, password(api.DefaultNamespace), password("TENANT")), append(tidegateOptions(), nats.DontRandomize())...)
+		var client *tidegate.Client
+		nc, err := nats.Connect(strings.ReplaceAll(w.nats(api.DefaultNamespace, server), password(api.DefaultNamespace), password("TENANT")),
+			tidegate.InboxPrefix(api.DefaultNamespace), tidegate.LeaveHungServers(), nats.MaxReconnects(-1), nats.DontRandomize(),
+			nats.LameDuckModeHandler(func(*nats.Conn) {
+				if err := client.Move(); err != nil {
+					t.Errorf("a caller: %v", err)
+				}
+			}),
+			nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 		require.NoError(t, err)
 		t.Cleanup(nc.Close)
-		c.conns = append(c.conns, nc)
-		client, err := tidegate.New(nc, tidegate.WithTimeout(answerTime))
+		client, err = tidegate.New(nc, tidegate.WithTimeout(answerTime))
 		require.NoError(t, err)
 		c.asking.Go(func() { c.ask(ctx, client, server, "key-"+strconv.Itoa(i%5)) })
 	}
@@ -138,18 +144,29 @@ func (l loss) String() string {
 		l.lost, l.sent, l.until.Seconds(), l.refused, l.byServer, l.releases, l.example)
 }
 
-// lossSince waits until the fate of every request that was sent up to now is known, and
-// returns the loss among those sent since begin.
-func (c *crowd) lossSince(begin time.Time) loss {
-	time.Sleep(answerTime + 200*time.Millisecond)
+// during returns the loss among the requests that are sent while a fault goes on, and
+// logs it.
+func (c *crowd) during(t *testing.T, fault string, goOn func()) loss {
+	t.Helper()
+	begin := time.Now()
+	goOn()
+	end := time.Now()
+	time.Sleep(answerTime + 200*time.Millisecond) // then the fate of each is known
+	l := c.lossBetween(begin, end)
+	t.Logf("%5.1f s: %s: %v", end.Sub(begin).Seconds(), fault, l)
+	return l
+}
+
+func (c *crowd) lossBetween(begin, end time.Time) loss {
 	l := loss{byServer: map[int]int{}}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, a := range c.asks {
 		switch {
-		case a.at.Before(begin):
+		case a.at.Before(begin) || a.at.After(end):
 		case a.release && a.lost():
 			l.releases++
+			l.example = a.err
 		case a.release:
 		case a.lost():
 			l.sent++

@@ -14,10 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate/internal/dirtest"
 	"github.com/tidegate/tidegate/test/program"
 )
 
@@ -41,7 +41,7 @@ func password(user string) string { return "secret-of-" + user }
 // newWorld starts the store and makes the table. NATS and the services do not run yet.
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{dir: t.TempDir()}
+	w := &world{dir: dirtest.New(t)}
 	var err error
 	w.tidegate, err = program.Tidegate(t.Context())
 	require.NoError(t, err)
@@ -97,6 +97,7 @@ func (w *world) defineServers(t *testing.T) {
 		replace(t, filepath.Join(dir, "nats-server.conf"), "0.0.0.0:8222", monitors[i])
 		replace(t, filepath.Join(dir, "nats-server.conf"), "store_dir: /data", fmt.Sprintf("store_dir: %q", filepath.Join(dir, "data")))
 		replace(t, filepath.Join(dir, "nats-server-cluster.conf"), "0.0.0.0:6222", routes[i])
+		replace(t, filepath.Join(dir, "nats-server-cluster.conf"), `lame_duck_grace_period: "5s"`, `lame_duck_grace_period: "3s"`)
 		replace(t, filepath.Join(dir, "services.conf"), "  users: [\n", fmt.Sprintf("  users: [\n    { user: %s, password: %q }\n", tester, password(tester)))
 		p := w.process(t, name, file, "--config", filepath.Join(dir, "nats-server-cluster.conf"))
 		p.env = append([]string{"TIDEGATE_NATS_NAME=" + name}, env...)
@@ -179,22 +180,12 @@ func (w *world) ready(t *testing.T, p *process) {
 	p.logged(t, `ready","nats".*"admin":"([^"]+)"`)
 }
 
-// tester connects a user with all permissions in the account of the services.
-func (w *world) tester(t *testing.T) (*nats.Conn, jetstream.JetStream) {
-	t.Helper()
-	nc, err := nats.Connect(w.nats(tester, 0), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
-	require.NoError(t, err)
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	require.NoError(t, err)
-	return nc, js
-}
-
 // whole waits until all three servers run, and every stream has its leader and two
 // replicas that are up to date.
 func (w *world) whole(t *testing.T, js jetstream.JetStream) {
 	t.Helper()
-	problem := ""
+	problem, began := "", time.Now()
+	defer func() { t.Logf("%5.1f s: the cluster recovers", time.Since(began).Seconds()) }()
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if problem = w.problem(t.Context(), js); problem == "" {
 			return

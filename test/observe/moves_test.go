@@ -105,6 +105,14 @@ func moves() []move {
 			},
 		},
 		{
+			does: "a store that hangs, while another node serves", do: (*system).depart,
+			rises: []string{"tidegate_admission_departures_total"}, again: true,
+			mending: func(s *system) {
+				s.admission.mend()
+				s.until("tidegate_admission_on_duty", func(now float64) bool { return now == 1 })
+			},
+		},
+		{
 			does: "a bug", do: func(s *system) { s.admission.panics.Store(1); s.ask("bob") },
 			rises: []string{"tidegate_admission_panics_total"},
 		},
@@ -205,7 +213,7 @@ func TestEveryMetricMoves(t *testing.T) {
 	s.until("tidegate_sharder_surveys_total", func(surveys float64) bool { return surveys == 1 })
 	require.InDelta(t, queue, s.value("tidegate_admission_pending_limit"), 0)
 	require.InDelta(t, len(s.all()), s.value("tidegate_build_info"), 0, "one for each process")
-	for _, name := range []string{"tidegate_sharder_surveys_total", "tidegate_feed_lanes", "tidegate_admission_feed_followed", "tidegate_relay_stream_shards", "tidegate_relay_feed_bound_bytes", "tidegate_admission_pending_limit", "tidegate_build_info"} {
+	for _, name := range []string{"tidegate_sharder_surveys_total", "tidegate_feed_lanes", "tidegate_admission_feed_followed", "tidegate_admission_on_duty", "tidegate_relay_stream_shards", "tidegate_relay_feed_bound_bytes", "tidegate_admission_pending_limit", "tidegate_build_info"} {
 		moved[name] = true
 	}
 	for _, m := range moves() {
@@ -488,4 +496,14 @@ func (s *system) takeOver(first *serviceProcess) {
 	s.aggregator.mend()
 	s.acquire("alice")
 	s.startAggregator("b")
+}
+
+// depart makes the store hang for the node, which hears of another node that serves.
+func (s *system) depart() {
+	s.t.Helper()
+	for _, operation := range []string{"GetItem", "UpdateItem"} {
+		s.admission.each(operation, fault.Fault{Kind: fault.Hangs})
+	}
+	s.ask("alice")
+	require.NoError(s.t, s.js.Conn().Publish(api.DutySubject, []byte(`{"node":"another","able":true}`)))
 }

@@ -108,6 +108,9 @@ func (d *Desk) Stop() { d.stop() }
 // Follow keeps the signing keys up to date until ctx ends.
 func (d *Desk) Follow(ctx context.Context) { d.keys.follow(ctx, d.log) }
 
+// Silence returns for how long the lease records have not answered; 0 if they do.
+func (d *Desk) Silence() time.Duration { return d.guard.Silence() }
+
 // Subscriptions returns the number of NATS subscriptions of the desk.
 func (d *Desk) Subscriptions() int { return d.guard.Subscriptions() }
 
