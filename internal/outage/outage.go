@@ -100,6 +100,8 @@ func isSilence(err error) bool {
 			return true
 		}
 	}
-	var network net.Error
-	return errors.As(err, &network)
+	var operation *net.OpError
+	var name *net.DNSError
+	var timed interface{ Timeout() bool }
+	return errors.As(err, &operation) || errors.As(err, &name) || errors.As(err, &timed) && timed.Timeout()
 }

@@ -8,12 +8,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"os"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -127,12 +131,14 @@ func TestStore(t *testing.T) {
 
 func TestOtherErrors(t *testing.T) {
 	for _, err := range []error{
+		&url.Error{Op: "Get", URL: "http://store", Err: os.ErrDeadlineExceeded}, syscall.ETIMEDOUT,
 		nats.ErrTimeout, nats.ErrNoResponders, nats.ErrReconnectBufExceeded, leader.ErrInterrupted, context.DeadlineExceeded, io.EOF,
 		&net.OpError{Op: "dial", Err: errors.New("no route to host")}, &net.DNSError{Err: "no such host", IsNotFound: true},
 	} {
 		require.True(t, outage.Is(err), err.Error())
 	}
 	for _, err := range []error{
+		&fs.PathError{Op: "open", Path: "a.creds", Err: syscall.ENOENT}, fmt.Errorf("write: %w", syscall.EACCES),
 		nil, errors.New("the schema is too new"), nats.ErrAuthorization, nats.ErrConnectionClosed, context.Canceled,
 		&net.OpError{Op: "remote error", Err: tls.AlertError(42)}, x509.UnknownAuthorityError{},
 		&tls.CertificateVerificationError{Err: x509.HostnameError{Certificate: new(x509.Certificate)}},
