@@ -63,29 +63,19 @@ func isThrottle(err error) bool {
 
 // Codes of JetStream's API, beside the codes that nats.go names.
 const (
-	codeNoPeers      jetstream.ErrorCode = 10005 // the cluster knows too few servers yet
-	codeStreamExists jetstream.ErrorCode = 10058 // another service has just made the stream
+	codeNoPeers       jetstream.ErrorCode = 10005 // the cluster knows too few servers yet
+	codeInvalidStream jetstream.ErrorCode = 10052 // an invalid configuration of a stream
+	codeStreamExists  jetstream.ErrorCode = 10058 // another service has just made the stream
+	codeReplicasAlone jetstream.ErrorCode = 10074 // more replicas than 1, and the server is not part of a cluster
 )
 
 // isMoment reports a refusal of JetStream's API that ends by itself: no leader yet, too
 // few servers, a stream that another service makes or that is about to be made.
 func isMoment(refusal *jetstream.APIError) bool {
-	switch refusal.ErrorCode {
-	case jetstream.JSErrCodeJetStreamNotEnabledForAccount:
-		return false
-	case codeNoPeers, codeStreamExists, jetstream.JSErrCodeStreamNotFound, jetstream.JSErrCodeConsumerNotFound:
-		return true
-	}
-	return refusal.Code >= http.StatusInternalServerError && !slices.Contains(refusedForGood(), refusal.ErrorCode)
-}
-
-// refusedForGood returns the codes of JetStream's API that have the status of a failure
-// of the server, and are mistakes.
-func refusedForGood() []jetstream.ErrorCode {
-	return []jetstream.ErrorCode{
-		10074, // more replicas than 1, and the server is not part of a cluster
-		10052, // an invalid configuration of a stream
-	}
+	passing := []jetstream.ErrorCode{codeNoPeers, codeStreamExists, jetstream.JSErrCodeStreamNotFound, jetstream.JSErrCodeConsumerNotFound}
+	mistakes := []jetstream.ErrorCode{jetstream.JSErrCodeJetStreamNotEnabledForAccount, codeReplicasAlone, codeInvalidStream}
+	return slices.Contains(passing, refusal.ErrorCode) ||
+		refusal.Code >= http.StatusInternalServerError && !slices.Contains(mistakes, refusal.ErrorCode)
 }
 
 // isSilence reports that a server cannot be reached, or did not answer.

@@ -140,7 +140,8 @@ func TestOtherErrors(t *testing.T) {
 	for _, err := range []error{
 		&fs.PathError{Op: "open", Path: "a.creds", Err: syscall.ENOENT}, fmt.Errorf("write: %w", syscall.EACCES),
 		nil, errors.New("the schema is too new"), nats.ErrAuthorization, nats.ErrConnectionClosed, context.Canceled,
-		&net.OpError{Op: "remote error", Err: tls.AlertError(42)}, x509.UnknownAuthorityError{},
+		&net.OpError{Op: "remote error", Err: tls.AlertError(42)},
+		x509.UnknownAuthorityError{},
 		&tls.CertificateVerificationError{Err: x509.HostnameError{Certificate: new(x509.Certificate)}},
 	} {
 		require.False(t, outage.Is(err), "%v", err)

@@ -125,7 +125,7 @@ func (w *world) retire(t *testing.T, server int) {
 		var connections struct {
 			Count int `json:"num_connections"`
 		}
-		reply, err := http.Get(w.monitors[server] + "/connz") //nolint:noctx // of a server that runs
+		reply, err := http.Get(w.monitors[server] + "/connz")
 		if err != nil {
 			return false
 		}
