@@ -6,7 +6,7 @@
 //   - outage: an error that ends without a change of the configuration. The server is
 //     down, starts, has no leader yet, or hangs.
 //   - mistake: any other error, such as wrong credentials, a missing table or an invalid
-//     setting. A service reports it and ends.
+//     setting. A service reports a mistake and ends.
 //
 // # Example
 //

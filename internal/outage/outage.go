@@ -22,9 +22,9 @@ import (
 	"github.com/tidegate/tidegate/internal/leader"
 )
 
-// Is reports whether an error is an outage. A request that timed out is one, and so is
-// JetStream that does not answer: a server that is about to start it cannot be told from
-// a server without it.
+// Is reports whether an error is an outage. Timeouts are outages. JetStream that does not
+// answer is an outage too: a server that is about to start JetStream cannot be told from a
+// server without it.
 func Is(err error) bool {
 	var refusal *jetstream.APIError
 	var operation *smithy.OperationError

@@ -20,9 +20,10 @@ type state struct {
 	steady  time.Duration // that an away node must not be stuck for
 }
 
-// step returns the state that follows. A node leaves only when the others have heard for
-// heardTime that it is not able: so no two nodes leave because each relies on the other. cause names the stuck signal, empty for none;
-// others reports whether another node is able.
+// step returns the state that follows. cause names the stuck signal, and is empty if the
+// node is not stuck; others reports whether another node is able. A node leaves only when
+// the others have heard for heardTime that it is not able: so no two nodes leave because
+// each relies on the other.
 func (s state) step(now time.Duration, cause string, others bool) state {
 	if (cause == "") != (s.cause == "") {
 		s.changed = now
