@@ -287,7 +287,7 @@ func TestAServiceWithAWrongPasswordEnds(t *testing.T) {
 	for _, words := range [][]string{
 		{"--nats", strings.Replace(ns.ClientURL(), "nats://", "nats://admission:wrong@", 1)},
 		{"--nats", ns.ClientURL(), "--creds", "/dev/null/missing"},
-		{"--nats", "nats://127.0.0.1:99999:1"},
+		{"--nats", "nats://127.0.0.1:99999"},
 	} {
 		w := newWorld()
 		require.Equal(t, exitError, runWithin(t, append([]string{"sharder", "--dynamodb-endpoint", "http://127.0.0.1:1", "--admin-listen", "127.0.0.1:0"}, words...), w), "%v", words)

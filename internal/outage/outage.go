@@ -28,8 +28,9 @@ import (
 func Is(err error) bool {
 	var refusal *jetstream.APIError
 	var operation *smithy.OperationError
+	var malformed *net.AddrError
 	switch {
-	case err == nil, isUntrusted(err):
+	case err == nil, isUntrusted(err), errors.As(err, &malformed):
 		return false
 	case errors.As(err, &refusal):
 		return isMoment(refusal)

@@ -140,6 +140,7 @@ func TestOtherErrors(t *testing.T) {
 	for _, err := range []error{
 		&fs.PathError{Op: "open", Path: "a.creds", Err: syscall.ENOENT}, fmt.Errorf("write: %w", syscall.EACCES),
 		nil, errors.New("the schema is too new"), nats.ErrAuthorization, nats.ErrConnectionClosed, context.Canceled,
+		&net.OpError{Op: "dial", Err: &net.AddrError{Err: "invalid port", Addr: "127.0.0.1:99999"}},
 		&net.OpError{Op: "remote error", Err: tls.AlertError(42)},
 		x509.UnknownAuthorityError{},
 		&tls.CertificateVerificationError{Err: x509.HostnameError{Certificate: new(x509.Certificate)}},
