@@ -2,7 +2,7 @@ package main
 
 // cli lists all commands; each group of commands is implemented in a file of its own.
 type cli struct {
-	JSON bool `name:"json" help:"Print JSON instead of text."`
+	JSON bool `name:"json" variable:"" help:"Print JSON instead of text."`
 
 	runCommands
 	useCommands

@@ -19,15 +19,15 @@ import (
 
 // natsFlags say which NATS server to use.
 type natsFlags struct {
-	NATS  string `name:"nats" default:"${nats}" placeholder:"URL" help:"NATS server, or a comma-separated list; default: ${nats}."`
-	Creds string `name:"creds" placeholder:"FILE" help:"NATS credentials file."`
+	NATS  string `name:"nats" variable:"" default:"${nats}" placeholder:"URL" help:"NATS server, or a comma-separated list; default: ${nats}."`
+	Creds string `name:"creds" variable:"" placeholder:"FILE" help:"NATS credentials file."`
 	natsTLSFlags
 }
 
 // clientFlags say whom to ask, and for whom.
 type clientFlags struct {
 	natsFlags
-	Namespace string `name:"namespace" default:"${namespace}" placeholder:"NAME" help:"Namespace; default: ${namespace}."`
+	Namespace string `name:"namespace" variable:"" default:"${namespace}" placeholder:"NAME" help:"Namespace; default: ${namespace}."`
 }
 
 const (
@@ -84,7 +84,7 @@ func (f natsFlags) dial(name string, options ...nats.Option) (*nats.Conn, error)
 }
 
 // dialService connects a service. The connection outlives every NATS outage; the log
-// reports each.
+// reports each, and the errors of all subscriptions.
 func (f natsFlags) dialService(ctx context.Context, name string, log *slog.Logger, via ...nats.Option) (*nats.Conn, error) {
 	return f.dial(name, append([]nats.Option{
 		nats.MaxReconnects(-1),
@@ -99,8 +99,12 @@ func (f natsFlags) dialService(ctx context.Context, name string, log *slog.Logge
 				log.WarnContext(ctx, "lost the connection to NATS: trying again until it is back", "error", err)
 			}
 		}),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			log.ErrorContext(ctx, "NATS reports an error", "error", err)
+		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
+			subject := ""
+			if sub != nil {
+				subject = sub.Subject
+			}
+			log.ErrorContext(ctx, "NATS reports an error", "subject", subject, "error", err)
 		}),
 	}, via...)...)
 }

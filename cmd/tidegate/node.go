@@ -58,7 +58,7 @@ func (f nodeFlags) node(ctx context.Context, o output) (node, error) {
 	}
 	f.warn(ctx, n.log)
 	n.table = f.Table
-	n.store, err = f.aws(ctx)
+	n.store, err = f.aws(ctx, n.log)
 	return n, err
 }
 

@@ -33,6 +33,7 @@ const (
 	CodeTooManyLimits    Code = "too_many_limits"
 	CodeEmptyConsume     Code = "empty_consume"
 	CodePayloadTooLarge  Code = "payload_too_large"
+	CodeReplyTooLarge    Code = "reply_too_large"
 	CodeInvalidLease     Code = "invalid_lease"
 	CodeExpiredLease     Code = "expired_lease"
 	CodeExceedsLease     Code = "exceeds_lease"
@@ -88,6 +89,7 @@ func codeTable() []codeRow {
 		{CodeTooManyLimits, 400, "more limits than one bucket can have"},
 		{CodeEmptyConsume, 400, "no limit is named to spend from or settle"},
 		{CodePayloadTooLarge, 400, "the request is larger than a request may be"},
+		{CodeReplyTooLarge, 400, "the reply would be larger than a message of the NATS server may be"},
 		{CodeInvalidLease, 400, "the lease was not issued here for this namespace, or was altered"},
 		{CodeExpiredLease, 400, "the lease is too old to give tokens back"},
 		{CodeExceedsLease, 400, "more is given back than the lease still holds"},

@@ -51,6 +51,9 @@ const (
 	VerbKeyRotate        Verb = "admin.key.rotate"
 )
 
+// VerbsAdmin stands for all verbs that begin with "admin." in a subscription.
+const VerbsAdmin Verb = "admin.>"
+
 // Verbs lists all verbs.
 func Verbs() []Verb {
 	return []Verb{

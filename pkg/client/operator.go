@@ -2,6 +2,7 @@ package tidegate
 
 import (
 	"context"
+	"sync"
 
 	"github.com/nats-io/nats.go"
 
@@ -21,7 +22,7 @@ func OperatorInboxPrefix() nats.Option { return InboxPrefix(api.OperatorNamespac
 // Operator returns the client's access to data outside all namespaces.
 func (c *Client) Operator() Operator {
 	o := *c
-	o.namespace = api.OperatorNamespace
+	o.namespace, o.answered = api.OperatorNamespace, new(sync.Map)
 	return Operator{&o}
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go/micro"
+
 	"github.com/tidegate/tidegate/pkg/keys"
 	"github.com/tidegate/tidegate/services/admission/duty"
 )
@@ -46,12 +48,24 @@ func (s *Service) askStore(ctx context.Context) {
 	_, _ = s.store.read(ctx, keys.Bucket{Namespace: keys.Registry, Entity: "duty", Resource: "duty"})
 }
 
-// stalled returns for how long handle has not returned.
-func (l *listener) stalled(now time.Duration) time.Duration {
-	if since := l.busy.Load(); since > 0 {
-		return max(0, now-time.Duration(since))
+// watched returns a handler of an endpoint that stalled measures.
+func (l *listener) watched(endpoint int, handle micro.HandlerFunc) micro.HandlerFunc {
+	busy := &l.busy[endpoint]
+	return func(m micro.Request) {
+		busy.Store(int64(l.clock.Mono()))
+		defer busy.Store(0)
+		handle(m)
 	}
-	return 0
+}
+
+// stalled returns for how long a handler has not returned.
+func (l *listener) stalled(now time.Duration) (longest time.Duration) {
+	for i := range l.busy {
+		if since := l.busy[i].Load(); since > 0 {
+			longest = max(longest, now-time.Duration(since))
+		}
+	}
+	return longest
 }
 
 // Leave implements duty.Group. The node stays on the list of services, with the cause as

@@ -127,7 +127,10 @@ func TestANodeThatBlocksLeavesTheGroup(t *testing.T) {
 	a, b := blocks.node(t, Tuning{}), w.node(t, Tuning{})
 	nc := w.nats.Connect(t)
 	require.Eventually(t, func() bool {
-		require.NoError(t, nc.PublishRequest(api.Subject(api.DefaultNamespace, "nonsense"), nc.NewInbox(), nil))
+		m := nats.NewMsg(api.Subject(api.DefaultNamespace, api.VerbAcquire))
+		m.Reply = nc.NewInbox()
+		m.Header.Set(api.HeaderTimeout, "nonsense") // it is refused on the subscription's goroutine
+		require.NoError(t, nc.PublishMsg(m))
 		select {
 		case <-log.blocked:
 			return true

@@ -48,9 +48,9 @@ func TestAChangedFamilyReachesEveryNode(t *testing.T) {
 
 // knowsOutdated reports whether the node has yet to look again at a bucket.
 func (n *node) knowsOutdated() bool {
-	n.router.mu.Lock()
-	defer n.router.mu.Unlock()
-	for _, m := range n.router.members.Values() {
+	n.router.members.mu.Lock()
+	defer n.router.members.mu.Unlock()
+	for _, m := range n.router.members.lru.Values() {
 		if m.writer.settings.isOutdated() {
 			return true
 		}

@@ -39,7 +39,7 @@ type listener struct {
 	changes *nats.Subscription
 	others  int // number of subscriptions of the connection without the service
 	failed  chan struct{}
-	busy    atomic.Int64 // monotonic time at which handle began; 0: it does not run
+	busy    [numEndpoints]atomic.Int64 // monotonic time at which an endpoint's handler began; 0: it does not run
 }
 
 // listen subscribes to requests and to configuration changes.
@@ -69,9 +69,6 @@ func (l *listener) register() (err error) {
 		Description:  "Tidegate admission: may this be spent?",
 		QueueGroup:   api.QueueGroup,
 		StatsHandler: func(*micro.Endpoint) any { return s.serviceStatus() },
-		ErrorHandler: func(_ micro.Service, e *micro.NATSError) {
-			s.log.Error("NATS reports an error", "subject", e.Subject, "error", e.Description)
-		},
 	})
 	if err != nil {
 		return fmt.Errorf("admission: add the micro service: %w", err)
@@ -87,18 +84,41 @@ func (l *listener) Return() error {
 	if err := l.register(); err != nil {
 		return err
 	}
-	// A single endpoint: to decode a request takes less time than the client library needs
-	// to hand it to a second endpoint, and requests keep their order.
-	err := l.micro.AddEndpoint("requests", micro.HandlerFunc(l.handle),
-		micro.WithEndpointSubject(api.SubjectAll),
-		micro.WithEndpointPendingLimits(pendingMessages, pendingBytes))
-	if err != nil {
-		return fmt.Errorf("admission: add the endpoint: %w", err)
+	for i, e := range l.endpoints() {
+		err := l.micro.AddEndpoint(e.name, l.watched(i, e.handler), micro.WithEndpointSubject(e.subject), micro.WithEndpointPendingLimits(pendingMessages, pendingBytes))
+		if err != nil {
+			return fmt.Errorf("admission: add the endpoint %s: %w", e.name, err)
+		}
 	}
 	if err := l.nats.FlushTimeout(flushTime); err != nil {
 		return fmt.Errorf("admission: announce the service: %w", err)
 	}
 	return nil
+}
+
+// endpoint is a subscription to some of the verbs, in all namespaces.
+type endpoint struct {
+	name    string
+	subject string
+	handler micro.HandlerFunc
+}
+
+// numEndpoints is the number of endpoints.
+const numEndpoints = 6
+
+// endpoints returns the subscriptions of a node. Their subjects do not overlap: within a
+// queue group, NATS would give a request to either of two subscriptions. Each has a
+// goroutine and a queue in the NATS client, so that no other verb waits before an acquire.
+func (l *listener) endpoints() [numEndpoints]endpoint {
+	every := func(verb api.Verb) string { return api.Subject("*", verb) }
+	return [numEndpoints]endpoint{
+		{"acquire", every(api.VerbAcquire), l.handle},
+		{"acquire-override", every(api.VerbAcquireOverride), l.handle},
+		{"adjust", every(api.VerbAdjust), l.handle},
+		{"release", every(api.VerbRelease), l.handle},
+		{"status", every(api.VerbStatus), l.handleControl},
+		{"admin", every(api.VerbsAdmin), l.handleControl},
+	}
 }
 
 // serviceStatus returns the node's status for the list of services.
@@ -143,34 +163,49 @@ func (l *listener) stop(ctx context.Context, more func() int) error {
 	return nil
 }
 
-// handle takes a message. It runs on the subscription's goroutine, so it only decodes and
-// hands over, and never blocks.
+// handle takes an acquire or a settlement. It runs on the subscription's goroutine, so it
+// only decodes and hands over, and never blocks.
 func (l *listener) handle(m micro.Request) {
+	r := l.receive(m)
+	if l.pending.Add(1) > int64(l.tuning.Queue) {
+		l.metrics.shed[scopeNode].Inc()
+		r.refuse(overloaded())
+		return
+	}
+	l.accept(r, m)
+}
+
+// handleControl takes any other request, as handle does. Its queue is controlCalls.
+func (l *listener) handleControl(m micro.Request) {
+	r := l.receive(m)
+	r.control = true
+	l.accept(r, m)
+}
+
+// receive makes a request of a message. It must be answered.
+func (l *listener) receive(m micro.Request) *request {
 	r := &request{service: l.Service, body: m.Data(), inbox: m.Reply(), received: l.clock.Mono(), verb: verbUnknown}
-	l.busy.Store(int64(r.received))
-	defer l.busy.Store(0)
 	r.tellsTime = m.Headers().Get(api.HeaderTimeout) != "" || m.Headers().Get(api.HeaderDeadline) != ""
 	if id := m.Headers().Get(api.HeaderRequestID); api.IsRequestID(id) {
 		r.given = id
 	}
 	r.begin(m.Headers())
 	l.requests.Add(1)
-	mayAnswer := api.MayAnswer(r.inbox)
-	if !mayAnswer {
+	if !api.MayAnswer(r.inbox) {
 		r.inbox = "" // not even a refusal is sent
 	}
-	if l.pending.Add(1) > int64(l.tuning.Queue) {
-		l.metrics.shed[scopeNode].Inc()
-		r.refuse(overloaded())
-		return
-	}
+	return r
+}
+
+// accept checks the headers of a request and dispatches it.
+func (l *listener) accept(r *request, m micro.Request) {
 	defer r.rescue()
-	if !mayAnswer {
+	if !api.MayAnswer(m.Reply()) {
 		r.refuse(api.Errorf(api.CodeForbidden, "", "no answer goes to the subject that the request names for it"))
 		return
 	}
 	if err := r.waitsUntil(m.Headers()); err != nil {
-		if _, verb, ok := api.ParseSubject(m.Subject()); ok && l.route(verb) != nil {
+		if _, verb, ok := api.ParseSubject(m.Subject()); ok && l.serves(verb) {
 			r.verb = verb // for metrics
 		}
 		r.refuse(asError(err))
@@ -190,35 +225,50 @@ func (l *listener) dispatch(r *request, subject string) {
 		r.refuse(api.Errorf(api.CodeUnknownVerb, "", "the subject names no namespace and verb"))
 		return
 	}
-	serve := l.route(verb)
-	if serve == nil {
+	if !l.serves(verb) {
 		r.refuse(api.Errorf(api.CodeUnknownVerb, "", "there is no verb %.50q", verb))
 		return
 	}
 	r.verb, r.namespace = verb, name
-	switch {
-	case !verb.ServedIn(name):
+	if !verb.ServedIn(name) {
 		r.refuse(api.Errorf(api.CodeUnknownVerb, "", "there is no verb %q under %q", verb, name))
 		return
-	case name == api.OperatorNamespace:
-		r.namespaceID = keys.Registry
-		serve(r)
+	}
+	if work := l.controlWork(verb); work != nil {
+		l.submit(r, func(ctx context.Context) {
+			if l.locate(ctx, r) {
+				work(ctx, r)
+			}
+		})
 		return
 	}
+	serve := l.route(verb)
 	if id, known := l.namespaces.Cached(name); known {
 		r.namespaceID = id
 		serve(r)
 		return
 	}
 	l.apart(r, func(ctx context.Context) {
-		id, err := l.namespaces.Lookup(ctx, name, (r.answerBy()-l.clock.Mono())/askDivisor)
-		if err != nil {
-			l.nowhere(r, l.storeError(ctx, "look up the namespace", err))
-			return
+		if l.locate(ctx, r) {
+			serve(r)
 		}
-		r.namespaceID = id
-		serve(r)
 	})
+}
+
+// locate finds the request's namespace. It reports false after it has answered the
+// request, because there is no such namespace or it cannot be looked up.
+func (l *listener) locate(ctx context.Context, r *request) bool {
+	if r.namespace == api.OperatorNamespace {
+		r.namespaceID = keys.Registry
+		return true
+	}
+	id, err := l.namespaces.Lookup(ctx, r.namespace, (r.answerBy()-l.clock.Mono())/askDivisor)
+	if err != nil {
+		l.nowhere(r, l.storeError(ctx, "look up the namespace", err))
+		return false
+	}
+	r.namespaceID = id
+	return true
 }
 
 // nowhere answers a request after the look-up of its namespace failed. A valid acquire is
@@ -237,22 +287,35 @@ func (l *listener) nowhere(r *request, refusal *api.Error) {
 	(&acquisition{request: r, req: &req}).undecided(result{shardResult: shardResult{err: refusal}})
 }
 
-// route returns the handler of a verb; nil for an unknown verb. Acquires are handed over
-// at once; all other verbs do I/O and run apart.
+// serves reports whether the node knows a verb.
+func (s *Service) serves(verb api.Verb) bool {
+	return s.route(verb) != nil || s.controlWork(verb) != nil
+}
+
+// route returns the handler of an acquire or a settlement; nil for any other verb.
+// Acquires are handed over at once; settlements do I/O first and run apart.
 func (s *Service) route(verb api.Verb) func(*request) {
-	switch {
-	case verb == api.VerbAcquire:
+	switch verb {
+	case api.VerbAcquire:
 		return s.acquire
-	case verb == api.VerbAcquireOverride:
+	case api.VerbAcquireOverride:
 		return s.acquireOverride
-	case verb == api.VerbAdjust:
+	case api.VerbAdjust:
 		return func(r *request) { s.apart(r, func(ctx context.Context) { s.adjust(ctx, r) }) }
-	case verb == api.VerbRelease:
+	case api.VerbRelease:
 		return func(r *request) { s.apart(r, func(ctx context.Context) { s.release(ctx, r) }) }
+	}
+	return nil
+}
+
+// controlWork returns the handler of a verb that is neither an acquire nor a settlement;
+// nil for any other verb.
+func (s *Service) controlWork(verb api.Verb) func(context.Context, *request) {
+	switch {
 	case verb == api.VerbStatus:
-		return func(r *request) { s.apart(r, func(ctx context.Context) { s.status(ctx, r) }) }
+		return s.status
 	case s.control != nil && s.control.Serves(verb):
-		return func(r *request) { s.apart(r, func(ctx context.Context) { s.administer(ctx, r) }) }
+		return s.administer
 	}
 	return nil
 }
@@ -285,16 +348,17 @@ func (l *listener) configChanged(m *nats.Msg) {
 		l.namespaceChanged(m)
 		return
 	}
-	id, known := l.namespaces.Cached(name)
 	target, err := api.DecodeConfigChange(m.Data)
 	if err != nil {
 		l.log.Warn("a configuration change cannot be read: everything is resolved again", "error", err)
 		l.memory.invalidations.AllChanged()
 		return
 	}
-	if !known {
-		id = "" // the namespace may still have buckets in memory: mark the buckets of all namespaces
+	id, known := l.namespaces.Last(name)
+	if !known && l.follower.Following() {
+		return // hardly any bucket of it is in memory; the feed tells of the change by the namespace's id
 	}
+	// Without an id, the buckets of all namespaces are marked.
 	l.memory.Changed(live.Place{Namespace: id, Entity: target.Entity, Resource: target.Resource})
 }
 

@@ -272,29 +272,34 @@ func TestLeasesStayWithinTheNamespace(t *testing.T) {
 	require.EqualValues(t, 6, status.Limits[0].Available)
 }
 
-// What the server refuses nobody answers: the client's call ends with its time,
-// and nothing has changed.
+// What the server refuses is forbidden at once, and nothing has changed.
 func TestTheClientIsRefused(t *testing.T) {
 	w := newWorld(t, "acme", "beta")
 	w.runAdmission(t)
 	limited(t, w, "beta")
 	limited(t, w, "acme")
-	short := tidegate.WithTimeout(50 * time.Millisecond)
+	long := tidegate.WithTimeout(time.Hour)
 	own := tidegate.OverrideLimits(api.Limit{Name: "rpm", Capacity: 100, RefillAmount: 1, RefillPeriodSeconds: 60})
-	inBeta, err := tidegate.New(w.nats.connect(t, "acme", tidegate.InboxPrefix("acme")), tidegate.WithNamespace("beta"), short)
+	inBeta, err := tidegate.New(w.nats.connect(t, "acme", tidegate.InboxPrefix("acme")), tidegate.WithNamespace("beta"), long)
 	require.NoError(t, err)
-	acme := w.client(t, "acme", "acme", short)
-	var down *tidegate.UnavailableError
-	_, err = inBeta.Acquire(t.Context(), "key", resource, tidegate.Consume{"rpm": 1})
-	require.ErrorAs(t, err, &down)
+	acme := w.client(t, "acme", "acme", long)
+	forbidden := func(err error) {
+		t.Helper()
+		var refused *api.Error
+		require.ErrorAs(t, err, &refused)
+		require.Equal(t, api.CodeForbidden, refused.Code)
+		require.Contains(t, refused.Message, `the user "acme"`)
+	}
+	_, err = inBeta.Acquire(t.Context(), "key", resource, tidegate.Consume{"rpm": 1}, tidegate.OnUnavailable(tidegate.Allow))
+	forbidden(err)
 	_, err = inBeta.Status(t.Context(), "key", resource, nil)
-	require.ErrorAs(t, err, &down)
+	forbidden(err)
 	_, err = acme.Acquire(t.Context(), "key", resource, tidegate.Consume{"rpm": 1}, own)
-	require.ErrorAs(t, err, &down)
+	forbidden(err)
 	_, err = acme.Admin().SetLimits(t.Context(), tenRPM(true))
-	require.ErrorAs(t, err, &down)
+	forbidden(err)
 	_, err = acme.Operator().RotateLeaseKey(t.Context())
-	require.ErrorAs(t, err, &down)
+	forbidden(err)
 
 	for _, tenant := range []string{"acme", "beta"} {
 		status, err := w.client(t, tenant, tenant).Status(t.Context(), "key", resource, nil)
