@@ -27,8 +27,9 @@ const (
 	// askEvery is the time between two acquires of a caller, which do not wait for each
 	// other.
 	askEvery = 40 * time.Millisecond
-	// answerTime is how long a caller waits for a reply.
-	answerTime = time.Second
+	// answerTime is how long a caller waits for a reply: the client's default, so that a
+	// machine that stalls for a moment loses none.
+	answerTime = api.DefaultTimeout
 	// settleEvery is the number of acquires of a caller of which it releases one.
 	settleEvery = 4
 )

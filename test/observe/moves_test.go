@@ -519,9 +519,7 @@ func (s *system) takeOver(first *serviceProcess) {
 // depart makes the store hang for the node, which hears of another node that serves.
 func (s *system) depart() {
 	s.t.Helper()
-	for _, operation := range []string{"GetItem", "UpdateItem"} {
-		s.admission.each(operation, fault.Fault{Kind: fault.Hangs})
-	}
+	s.admission.all(fault.Fault{Kind: fault.Hangs})
 	s.ask("alice")
 	require.NoError(s.t, s.js.Conn().Publish(api.DutySubject, []byte(`{"node":"another","able":true}`)))
 }
