@@ -89,7 +89,7 @@ func (n node) run(ctx context.Context, name string, create maker, ready func()) 
 	via := append(n.via[:len(n.via):len(n.via)], nats.LameDuckModeHandler(n.drains))
 	var nc *nats.Conn
 	err := outage.Await(ctx, n.log, name+": NATS", func(context.Context) (err error) {
-		nc, err = n.nats.dialService(ctx, "tidegate "+name, n.log, via...)
+		nc, err = n.nats.dialService(ctx, name, n.log, via...)
 		return err
 	})
 	if err != nil {

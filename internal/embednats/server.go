@@ -32,7 +32,11 @@ const (
 	// may wait for it.
 	writeDeadline = 2 * time.Second
 
-	maxPort = 1<<16 - 1
+	// maxConnections of the server and maxSubscriptions of each connection keep a program in
+	// a loop from taking the machine's memory: many times what a machine's services need.
+	maxConnections   = 1000
+	maxSubscriptions = 10_000
+	maxPort          = 1<<16 - 1
 )
 
 // Options configure a server. Zero values select the defaults.
@@ -74,7 +78,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	ns, err := server.NewServer(&server.Options{
 		ServerName: o.Name, Host: host, Port: port,
 		JetStream: true, StoreDir: o.Dir, SyncAlways: true, // settlements and the feed must not be forgotten
-		MaxPayload: o.MaxPayload, NoSigs: true,
+		MaxPayload: o.MaxPayload, MaxConn: maxConnections, MaxSubs: maxSubscriptions, NoSigs: true,
 		PingInterval: pingInterval, MaxPingsOut: maxPings, WriteDeadline: writeDeadline,
 	})
 	if err != nil {

@@ -146,7 +146,8 @@ func messages() []message {
 		{"namespace-list.request", api.NamespaceListRequest{Cursor: "bmV4dA", Limit: 50}, erased(api.DecodeRequest[api.NamespaceListRequest])},
 		{"namespace-list.reply", api.NamespaceListReply{Namespaces: []api.Namespace{tenant, deleted}, Cursor: "bmV4dA"}, plain[api.NamespaceListReply]()},
 		{"namespace-purge.reply", api.NamespacePurgeReply{Deleted: 400, Remaining: 1234}, plain[api.NamespacePurgeReply]()},
-		{"namespace-change.event", api.NamespaceChange{Name: "tenant-a"}, erased(api.DecodeNamespaceChange)},
+		{"operator-change.event", api.OperatorChange{Name: "tenant-a"}, erased(api.DecodeOperatorChange)},
+		{"operator-change-keys.event", api.OperatorChange{LeaseKeys: true}, erased(api.DecodeOperatorChange)},
 		{"key-list.request", struct{}{}, erased(api.DecodeRequest[struct{}])},
 		{"key-list.reply", api.LeaseKeyListReply{Keys: []api.LeaseKey{key}}, plain[api.LeaseKeyListReply]()},
 		{"key.reply", key, plain[api.LeaseKey]()},
@@ -164,7 +165,7 @@ func messages() []message {
 		{"audit-list.reply", api.AuditListReply{Events: []api.AuditEvent{event}, Cursor: "bmV4dA"}, plain[api.AuditListReply]()},
 		{"audit-archived.reply", api.AuditListReply{Events: []api.AuditEvent{archived}}, plain[api.AuditListReply]()},
 		{"audit-verify.request", api.AuditVerifyRequest{FromMs: 1772366400000, ToMs: 1772452799999, Cursor: "bmV4dA"}, erased(api.DecodeRequest[api.AuditVerifyRequest])},
-		{"audit-verify.reply", api.AuditVerifyReply{Checked: 2000, Archive: "s3://tidegate-audit", Cursor: "bmV4dA", Findings: []api.AuditFinding{
+		{"audit-verify.reply", api.AuditVerifyReply{Checked: 2000, ArchiveSearched: true, Cursor: "bmV4dA", Findings: []api.AuditFinding{
 			{Kind: api.AuditMissing, First: 17, Last: 19},
 			{Kind: api.AuditAltered, First: 12, Last: 12, ID: "1772366400000-12", Where: "audit/AAAAAAAAAAA/2026/03/01/17-9-14.jsonl.gz"},
 		}}, plain[api.AuditVerifyReply]()},

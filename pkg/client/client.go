@@ -71,10 +71,11 @@ func WithOnUnavailable(p Policy) Option { return func(c *Client) { c.policy = p 
 // deadline, and for each attempt to settle a lease; 2 seconds without it.
 func WithTimeout(d time.Duration) Option { return func(c *Client) { c.timeout = d } }
 
-// InboxPrefix is the option with which a namespace's credentials must connect:
-// their permissions let them receive replies only under this prefix.
-func InboxPrefix(namespace string) nats.Option {
-	return nats.CustomInboxPrefix(api.InboxPrefix(namespace))
+// InboxPrefix is the option with which a user must connect where permissions are set: they
+// let it receive replies only under this prefix. The user of a tenant's services has the
+// namespace's name.
+func InboxPrefix(user string) nats.Option {
+	return nats.CustomInboxPrefix(api.InboxPrefix(user))
 }
 
 // New makes a client on a connection, which stays the caller's to close. It

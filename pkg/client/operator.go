@@ -72,3 +72,11 @@ func (o Operator) ListLeaseKeys(ctx context.Context) ([]api.LeaseKey, error) {
 func (o Operator) RotateLeaseKey(ctx context.Context) (api.LeaseKey, error) {
 	return ask[api.LeaseKey](ctx, o.c, api.VerbKeyRotate, struct{}{})
 }
+
+// RevokeLeaseKey makes all nodes refuse the leases of a key that leaked, within a second
+// as a rule and within a minute at the latest. Tokens of its good leases cannot be given
+// back any more. If the key signs, the reply's new key signs at once. An unknown key is an
+// *Error with the code not_found.
+func (o Operator) RevokeLeaseKey(ctx context.Context, id string) (api.LeaseKeyRevokeReply, error) {
+	return ask[api.LeaseKeyRevokeReply](ctx, o.c, api.VerbKeyRevoke, api.LeaseKeyRevokeRequest{ID: id})
+}

@@ -2,11 +2,14 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go/micro"
+	"github.com/nats-io/nats.go"
 
+	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
 	"github.com/tidegate/tidegate/services/admission/duty"
 )
@@ -49,9 +52,9 @@ func (s *Service) askStore(ctx context.Context) {
 }
 
 // watched returns a handler of an endpoint that stalled measures.
-func (l *listener) watched(endpoint int, handle micro.HandlerFunc) micro.HandlerFunc {
+func (l *listener) watched(endpoint int, handle nats.MsgHandler) nats.MsgHandler {
 	busy := &l.busy[endpoint]
-	return func(m micro.Request) {
+	return func(m *nats.Msg) {
 		busy.Store(int64(l.clock.Mono()))
 		defer busy.Store(0)
 		handle(m)
@@ -68,29 +71,72 @@ func (l *listener) stalled(now time.Duration) (longest time.Duration) {
 	return longest
 }
 
-// Leave implements duty.Group. The node stays on the list of services, with the cause as
-// its warning.
-func (l *listener) Leave(ctx context.Context, cause string) error {
-	if err := l.micro.Stop(); err != nil {
-		return fmt.Errorf("stop the micro service: %w", err)
-	}
-	if err := l.register(); err != nil {
+// Return implements duty.Group: it subscribes to the requests.
+func (l *listener) Return() error {
+	if _, err := l.drainIntakes(); err != nil { // an attempt before has failed
 		return err
 	}
-	if l.nats.FlushTimeout(flushTime) != nil {
-		return nil // without a server, no requests come
+	for i, e := range l.endpoints() {
+		intake, err := l.nats.QueueSubscribe(e.subject, api.QueueGroup, l.watched(i, e.handler))
+		if err == nil {
+			err = intake.SetPendingLimits(pendingMessages, pendingBytes)
+		}
+		if err != nil {
+			return fmt.Errorf("admission: subscribe to %s: %w", e.subject, err)
+		}
+		l.intakes = append(l.intakes, intake)
 	}
-	// The server sends no more requests. What it has sent is handled after a moment.
-	tick := time.NewTicker(lingerTime)
+	if err := l.nats.FlushTimeout(flushTime); err != nil {
+		return fmt.Errorf("admission: announce the service: %w", err)
+	}
+	return nil
+}
+
+// drainIntakes ends the subscriptions to requests. The channel is closed when their last
+// messages are handled.
+func (l *listener) drainIntakes() (closed <-chan struct{}, err error) {
+	intakes, all := l.intakes, make(chan struct{})
+	l.intakes = nil
+	if len(intakes) == 0 {
+		close(all)
+		return all, nil
+	}
+	open := new(atomic.Int64)
+	open.Store(int64(len(intakes)))
+	for _, intake := range intakes {
+		intake.SetClosedHandler(func(string) {
+			if open.Add(-1) == 0 {
+				close(all)
+			}
+		})
+		if err := intake.Drain(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
+			return nil, fmt.Errorf("admission: stop the requests: %w", err)
+		}
+	}
+	return all, nil
+}
+
+// Leave implements duty.Group. The node stays on the list of services, with the cause as
+// its warning.
+func (l *listener) Leave(ctx context.Context, _ string) error {
+	closed, err := l.drainIntakes()
+	if err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return nil // a handler that is stuck keeps its messages
+	case <-closed:
+	}
+	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for {
+	for l.pending.Load() > 0 {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			if l.pending.Load() == 0 {
-				return l.nats.FlushTimeout(flushTime)
-			}
 		}
 	}
+	_ = l.nats.FlushTimeout(flushTime) // without a server, no replies are lost here
+	return nil
 }

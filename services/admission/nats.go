@@ -35,9 +35,9 @@ var errAway = errors.New("NATS is away")
 // listener takes the messages of NATS for a node: requests, and changes of configuration.
 type listener struct {
 	*Service
-	micro   micro.Service // on duty with the endpoint of the requests, away without; see duty.Group
+	micro   micro.Service // lists the node; it handles no requests
 	changes *nats.Subscription
-	others  int // number of subscriptions of the connection without the service
+	intakes []*nats.Subscription // of requests; none while the node is away; see duty.Group
 	failed  chan struct{}
 	busy    [numEndpoints]atomic.Int64 // monotonic time at which an endpoint's handler began; 0: it does not run
 }
@@ -53,54 +53,19 @@ func (s *Service) listen() (*listener, error) {
 	if err := s.watchDuty(l); err != nil {
 		return nil, err
 	}
-	l.others = s.nats.NumSubscriptions()
+	if l.micro, err = s.list(); err != nil {
+		return nil, err
+	}
 	if err := l.Return(); err != nil {
 		return nil, err
 	}
 	return l, nil
 }
 
-// register adds the node to the list of services, without an endpoint.
-func (l *listener) register() (err error) {
-	s := l.Service
-	l.micro, err = micro.AddService(s.nats, micro.Config{
-		Name:         api.ServiceName,
-		Version:      s.version,
-		Description:  "Tidegate admission: may this be spent?",
-		QueueGroup:   api.QueueGroup,
-		StatsHandler: func(*micro.Endpoint) any { return s.serviceStatus() },
-	})
-	if err != nil {
-		return fmt.Errorf("admission: add the micro service: %w", err)
-	}
-	return nil
-}
-
-// Return implements duty.Group: it subscribes to the requests.
-func (l *listener) Return() error {
-	if l.micro != nil {
-		_ = l.micro.Stop() // the connection may have broken, which ends it too
-	}
-	if err := l.register(); err != nil {
-		return err
-	}
-	for i, e := range l.endpoints() {
-		err := l.micro.AddEndpoint(e.name, l.watched(i, e.handler), micro.WithEndpointSubject(e.subject), micro.WithEndpointPendingLimits(pendingMessages, pendingBytes))
-		if err != nil {
-			return fmt.Errorf("admission: add the endpoint %s: %w", e.name, err)
-		}
-	}
-	if err := l.nats.FlushTimeout(flushTime); err != nil {
-		return fmt.Errorf("admission: announce the service: %w", err)
-	}
-	return nil
-}
-
 // endpoint is a subscription to some of the verbs, in all namespaces.
 type endpoint struct {
-	name    string
 	subject string
-	handler micro.HandlerFunc
+	handler nats.MsgHandler
 }
 
 // numEndpoints is the number of endpoints.
@@ -112,13 +77,33 @@ const numEndpoints = 6
 func (l *listener) endpoints() [numEndpoints]endpoint {
 	every := func(verb api.Verb) string { return api.Subject("*", verb) }
 	return [numEndpoints]endpoint{
-		{"acquire", every(api.VerbAcquire), l.handle},
-		{"acquire-override", every(api.VerbAcquireOverride), l.handle},
-		{"adjust", every(api.VerbAdjust), l.handle},
-		{"release", every(api.VerbRelease), l.handle},
-		{"status", every(api.VerbStatus), l.handleControl},
-		{"admin", every(api.VerbsAdmin), l.handleControl},
+		{every(api.VerbAcquire), l.handle},
+		{every(api.VerbAcquireOverride), l.handle},
+		{every(api.VerbAdjust), l.handle},
+		{every(api.VerbRelease), l.handle},
+		{every(api.VerbStatus), l.handleControl},
+		{every(api.VerbsAdmin), l.handleControl},
 	}
+}
+
+// list puts the node on the list of services. The framework's requests do not show the size
+// of a header block, which senderInfo needs: so it serves the node's status alone.
+func (s *Service) list() (micro.Service, error) {
+	listed, err := micro.AddService(s.nats, micro.Config{
+		Name:         api.ServiceName,
+		Version:      s.version,
+		Description:  "Tidegate admission: may this be spent?",
+		StatsHandler: func(*micro.Endpoint) any { return s.serviceStatus() },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("admission: add the micro service: %w", err)
+	}
+	answer := micro.HandlerFunc(func(r micro.Request) { _ = r.RespondJSON(s.serviceStatus()) }) // the caller may be gone
+	err = listed.AddEndpoint("status", answer, micro.WithEndpointSubject(api.StatusSubject(api.ServiceAdmission)), micro.WithEndpointQueueGroupDisabled())
+	if err != nil {
+		return nil, fmt.Errorf("admission: add the endpoint: %w", err)
+	}
+	return listed, nil
 }
 
 // serviceStatus returns the node's status for the list of services.
@@ -132,40 +117,44 @@ func (s *Service) serviceStatus() api.ServiceStatus {
 	return api.ServiceStatus{}
 }
 
-// stop takes no more requests and returns when all received requests are handed over.
-// more returns the number of subscriptions that the node has made since the start. stop
+// stop takes no more requests and returns when all received requests are handed over. It
 // fails with errAway if there is no server: then no more requests can come.
-func (l *listener) stop(ctx context.Context, more func() int) error {
+func (l *listener) stop(ctx context.Context) error {
 	if l.nats.IsClosed() {
 		return nil
 	}
 	if err := l.micro.Stop(); err != nil {
 		return fmt.Errorf("admission: stop the micro service: %w", err)
 	}
-	// A drained subscription removes itself after its last message; micro does
-	// not tell when.
-	tick := time.NewTicker(time.Millisecond)
+	closed, err := l.drainIntakes()
+	if err != nil {
+		return err
+	}
+	tick := time.NewTicker(awayTime / 100)
 	defer tick.Stop()
 	away := time.NewTimer(awayTime)
 	defer away.Stop()
-	for l.nats.NumSubscriptions() > l.others+more() {
-		if l.nats.IsConnected() {
-			away.Reset(awayTime)
-		}
+	for {
 		select {
+		case <-closed:
+			return nil
+		case <-l.failed:
+			return nil
 		case <-ctx.Done():
-			return fmt.Errorf("admission: stop the micro service: %w", ctx.Err())
+			return fmt.Errorf("admission: stop the requests: %w", ctx.Err())
 		case <-away.C:
 			return errAway
 		case <-tick.C:
+			if l.nats.IsConnected() {
+				away.Reset(awayTime)
+			}
 		}
 	}
-	return nil
 }
 
 // handle takes an acquire or a settlement. It runs on the subscription's goroutine, so it
 // only decodes and hands over, and never blocks.
-func (l *listener) handle(m micro.Request) {
+func (l *listener) handle(m *nats.Msg) {
 	r := l.receive(m)
 	if l.pending.Add(1) > int64(l.tuning.Queue) {
 		l.metrics.shed[scopeNode].Inc()
@@ -176,20 +165,20 @@ func (l *listener) handle(m micro.Request) {
 }
 
 // handleControl takes any other request, as handle does. Its queue is controlCalls.
-func (l *listener) handleControl(m micro.Request) {
+func (l *listener) handleControl(m *nats.Msg) {
 	r := l.receive(m)
 	r.control = true
 	l.accept(r, m)
 }
 
 // receive makes a request of a message. It must be answered.
-func (l *listener) receive(m micro.Request) *request {
-	r := &request{service: l.Service, body: m.Data(), inbox: m.Reply(), received: l.clock.Mono(), verb: verbUnknown}
-	r.tellsTime = m.Headers().Get(api.HeaderTimeout) != "" || m.Headers().Get(api.HeaderDeadline) != ""
-	if id := m.Headers().Get(api.HeaderRequestID); api.IsRequestID(id) {
+func (l *listener) receive(m *nats.Msg) *request {
+	r := &request{service: l.Service, message: m, body: m.Data, inbox: m.Reply, received: l.clock.Mono(), verb: verbUnknown}
+	r.tellsTime = m.Header.Get(api.HeaderTimeout) != "" || m.Header.Get(api.HeaderDeadline) != ""
+	if id := m.Header.Get(api.HeaderRequestID); api.IsRequestID(id) {
 		r.given = id
 	}
-	r.begin(m.Headers())
+	r.begin(m.Header)
 	l.requests.Add(1)
 	if !api.MayAnswer(r.inbox) {
 		r.inbox = "" // not even a refusal is sent
@@ -198,21 +187,20 @@ func (l *listener) receive(m micro.Request) *request {
 }
 
 // accept checks the headers of a request and dispatches it.
-func (l *listener) accept(r *request, m micro.Request) {
+func (l *listener) accept(r *request, m *nats.Msg) {
 	defer r.rescue()
-	if !api.MayAnswer(m.Reply()) {
+	if !api.MayAnswer(m.Reply) {
 		r.refuse(api.Errorf(api.CodeForbidden, "", "no answer goes to the subject that the request names for it"))
 		return
 	}
-	if err := r.waitsUntil(m.Headers()); err != nil {
-		if _, verb, ok := api.ParseSubject(m.Subject()); ok && l.serves(verb) {
+	if err := r.waitsUntil(m.Header); err != nil {
+		if _, verb, ok := api.ParseSubject(m.Subject); ok && l.serves(verb) {
 			r.verb = verb // for metrics
 		}
 		r.refuse(asError(err))
 		return
 	}
-	r.info = m.Headers().Get(api.HeaderRequestInfo)
-	l.dispatch(r, m.Subject())
+	l.dispatch(r, m.Subject)
 }
 
 // verbUnknown is the verb of unknown verbs in metrics.
@@ -332,7 +320,9 @@ func (s *Service) apart(r *request, work func(context.Context)) {
 
 // administer serves the admin verbs.
 func (s *Service) administer(ctx context.Context, r *request) {
-	reply, refusal := s.control.Serve(ctx, config.AdminRequest{Namespace: r.namespace, NamespaceID: r.namespaceID, Info: r.info, Verb: r.verb, Body: r.body})
+	reply, refusal := s.control.Serve(ctx, config.AdminRequest{
+		Namespace: r.namespace, NamespaceID: r.namespaceID, Info: senderInfo(r.message), Verb: r.verb, Body: r.body,
+	})
 	if refusal != nil {
 		r.refuse(refusal)
 		return
@@ -345,7 +335,7 @@ func (s *Service) administer(ctx context.Context, r *request) {
 func (l *listener) configChanged(m *nats.Msg) {
 	name, _ := api.ParseConfigSubject(m.Subject)
 	if name == api.OperatorNamespace {
-		l.namespaceChanged(m)
+		l.operatorChanged(m)
 		return
 	}
 	target, err := api.DecodeConfigChange(m.Data)
@@ -362,12 +352,16 @@ func (l *listener) configChanged(m *nats.Msg) {
 	l.memory.Changed(live.Place{Namespace: id, Entity: target.Entity, Resource: target.Resource})
 }
 
-// namespaceChanged makes the next request in a namespace look it up again.
-func (l *listener) namespaceChanged(m *nats.Msg) {
-	change, err := api.DecodeNamespaceChange(m.Data)
-	if err != nil {
-		l.log.Warn("a change of a namespace cannot be read: it is noticed within a minute", "error", err)
-		return
+// operatorChanged makes the next request in a namespace look it up again, or the node read
+// the lease keys again.
+func (l *listener) operatorChanged(m *nats.Msg) {
+	change, err := api.DecodeOperatorChange(m.Data)
+	switch {
+	case err != nil:
+		l.log.Warn("an operator's change cannot be read: it is noticed within a minute", "error", err)
+	case change.LeaseKeys:
+		l.leases.KeysChanged()
+	default:
+		l.memory.NamespaceChanged(change.Name)
 	}
-	l.memory.NamespaceChanged(change.Name)
 }

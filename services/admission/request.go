@@ -28,9 +28,9 @@ type request struct {
 	verb        api.Verb
 	namespace   string
 	namespaceID string
+	message     *nats.Msg // as it came
 	body        []byte
 	inbox       string
-	info        string         // that the NATS server may have added about the caller
 	received    time.Duration  // monotonic
 	deadline    time.Duration  // monotonic: the caller stops waiting
 	expires     bucket.Instant // the same in the store's time; 0: the caller did not say

@@ -224,7 +224,7 @@ func (s *Service) Run(ctx context.Context) error {
 	stopFollowing()
 	<-followed
 	<-watched
-	return errors.Join(err, s.drain(l, func() int { return s.follower.Subscriptions() + s.leases.Subscriptions() }))
+	return errors.Join(err, s.drain(l))
 }
 
 // prepare checks the table and opens the leases. Its first read of the table gives the
@@ -247,9 +247,9 @@ func (s *Service) prepare(ctx context.Context) error {
 }
 
 // drain ends the node without losing an answer. The node learns of changed configuration
-// to the end, from subscriptions of its own: more returns their number. The guard of the
-// lease records serves pending settlements, and stops after them.
-func (s *Service) drain(l *listener, more func() int) error {
+// to the end. The guard of the lease records serves pending settlements, and stops after
+// them.
+func (s *Service) drain(l *listener) error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.tuning.DrainTimeout)
 	defer cancel()
 	linger := time.NewTimer(lingerTime)
@@ -258,7 +258,7 @@ func (s *Service) drain(l *listener, more func() int) error {
 	case <-linger.C:
 	case <-l.failed:
 	}
-	errStop := l.stop(ctx, more)
+	errStop := l.stop(ctx)
 	answered := make(chan struct{})
 	go func() {
 		defer close(answered)

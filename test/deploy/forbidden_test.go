@@ -109,9 +109,12 @@ func TestNobodyListensElsewhere(t *testing.T) {
 		"tidegate.changes.>", "tidegate.checkpoint.>", "tidegate.dlq.>", "tidegate.replay.>",
 		"$JS.>", "$KV.>", "$SRV.>", "$SYS.>", "_R_.>", "_INBOX.>",
 		api.Subject("acme", api.VerbAcquire), api.Subject("beta", ">"), api.InboxPrefix("beta")+".>", api.InboxPrefix("*")+".>")
+	for other := range mayAsk() { // of the same tenant, too
+		subjects = append(subjects, inboxOf(other)+".>", inboxOf(other)+".x")
+	}
 	for user := range mayAsk() {
 		t.Run(user, func(t *testing.T) {
-			inbox := api.InboxPrefix(homeOf(user)) + "."
+			inbox := inboxOf(user) + "."
 			for _, subject := range append(subjects, inbox+">", inbox+"x", inbox+"*.y") {
 				for _, queue := range []string{"", api.QueueGroup} {
 					nc := w.nats.connect(t, user)
@@ -124,6 +127,25 @@ func TestNobodyListensElsewhere(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Every service hears what JetStream answers to it, and not what it answers to others.
+func TestServicesHearTheirOwnAnswers(t *testing.T) {
+	w := newWorld(t)
+	users := []string{admissionUser, relayUser, aggregatorUser, sharderUser, archiverUser, lettersUser}
+	for _, user := range users {
+		for _, other := range users {
+			for _, subject := range []string{inboxOf(other) + ".>", inboxOf(other) + ".x", "_INBOX.>", "*.>"} {
+				nc := w.nats.connect(t, user)
+				got := refused(t, nc, func() error {
+					_, err := nc.SubscribeSync(subject)
+					return err
+				})
+				require.Equal(t, !strings.HasPrefix(subject, inboxOf(user)+"."), got, "%s listens to %s", user, subject)
+				nc.Close()
+			}
+		}
 	}
 }
 
@@ -196,12 +218,8 @@ func TestAnswersStayWithinTheAccount(t *testing.T) {
 
 	victims := map[*nats.Subscription]*nats.Conn{}
 	for _, user := range []string{"beta", "acme-admin", operatorUser} {
-		home := homeOf(user)
-		if user == "beta" {
-			home = user
-		}
 		nc := w.nats.connect(t, user)
-		heard, err := nc.SubscribeSync(api.InboxPrefix(home) + ".>")
+		heard, err := nc.SubscribeSync(inboxOf(user) + ".>")
 		require.NoError(t, err)
 		require.NoError(t, nc.Flush())
 		victims[heard] = nc
@@ -280,7 +298,7 @@ func TestTheClientIsRefused(t *testing.T) {
 	limited(t, w, "acme")
 	long := tidegate.WithTimeout(time.Hour)
 	own := tidegate.OverrideLimits(api.Limit{Name: "rpm", Capacity: 100, RefillAmount: 1, RefillPeriodSeconds: 60})
-	inBeta, err := tidegate.New(w.nats.connect(t, "acme", tidegate.InboxPrefix("acme")), tidegate.WithNamespace("beta"), long)
+	inBeta, err := tidegate.New(w.nats.connect(t, "acme"), tidegate.WithNamespace("beta"), long)
 	require.NoError(t, err)
 	acme := w.client(t, "acme", "acme", long)
 	forbidden := func(err error) {
