@@ -73,6 +73,10 @@ sim-exhaustive: ## explore every order of small cases over the real planner and 
 mutants: ## break a line at a time and run the tests that should notice: ONLY=regexp selects, FRESH=1 forgets earlier results; takes hours
 	$(GO) run ./test/mutants -only '$(ONLY)' -fresh=$(if $(FRESH),true,false)
 
+.PHONY: test-cluster
+test-cluster: ## kill, hang and restart three NATS servers and all services under load, which takes about two minutes
+	$(GO) test -count=1 -timeout 10m -tags cluster -v -run TestTheCluster ./test/cluster
+
 .PHONY: test-forget
 test-forget: ## put NATS back to 1,000 older moments under a running system, which takes two hours
 	TIDEGATE_TEST_MOMENTS=1000 $(GO) test -count=1 -timeout 4h -run TestNATSForgets -v ./test/e2e
@@ -90,7 +94,7 @@ cover: ## run all tests, say what they cover, and leave the lines in .cache/cove
 
 .PHONY: check
 check: lint ## lint, go vet, and that go.mod is tidy, of every module
-	for module in $(MODULES); do (cd $$module; $(GO) vet -tags otherengine,natscli,python ./...; $(GO) mod tidy -diff; $(GO) mod verify); done
+	for module in $(MODULES); do (cd $$module; $(GO) vet -tags otherengine,natscli,python,cluster ./...; $(GO) mod tidy -diff; $(GO) mod verify); done
 
 .PHONY: lint
 lint: $(CACHE)/bin/golangci-lint-$(GOLANGCI_VERSION) ## run golangci-lint

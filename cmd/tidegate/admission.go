@@ -66,6 +66,7 @@ func (c admissionCmd) Run(ctx context.Context, o output) error {
 		return err
 	}
 	defer flush()
+	n.draining = make(chan struct{}, 1)
 	return n.serve(ctx, c.adminFlags, "admission", c.make, "admission is ready", "table", c.Table)
 }
 
@@ -77,7 +78,7 @@ func (c admissionCmd) make(n node, nc *nats.Conn) (service, error) {
 	}
 	made, err := admission.New(admission.Config{
 		NATS: nc, DynamoDB: store, Table: n.table, Clock: clock,
-		Log: n.log, Metrics: n.metrics, Version: thisVersion().Version, Tuning: c.tuning(), Traces: n.traces,
+		Log: n.log, Metrics: n.metrics, Version: thisVersion().Version, Tuning: c.tuning(), Traces: n.traces, Draining: n.draining,
 		Control: control.Open(control.Options{
 			DynamoDB: store, Table: n.table, Clock: clock, Publish: nc.Publish, Log: n.log,
 			Archive: n.archive, TrustRequestInfo: c.TrustRequestInfo,

@@ -226,7 +226,6 @@ func TestNoServer(t *testing.T) {
 	golden(t, "no_server.txt", transcript(t, env,
 		"status key-1",
 		"status key-1 --json",
-		"admission",
 	))
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate/internal/embednats/natstest"
@@ -268,18 +269,38 @@ func TestAdmissionWithoutTable(t *testing.T) {
 	require.Contains(t, w.stderr.String(), "tidegate table create")
 }
 
-// TestAdmissionWithoutNATS: what cannot be reached is NATS, so that no word is of
-// the store.
-func TestAdmissionWithoutNATS(t *testing.T) {
+// A service that starts before NATS waits for it, and before the store likewise. The log
+// says so, without a word of the store while it waits for NATS.
+func TestAServiceWaitsForNATS(t *testing.T) {
 	t.Parallel()
+	server := natstest.Start(t)
+	url := server.ClientURL()
+	server.Stop()
 	w := newWorld()
-	code := runWithin(t, []string{
-		"admission", "--nats", "nats://127.0.0.1:99999", // no port: the dial itself fails
-		"--dynamodb-endpoint", "http://127.0.0.1:1", "--admin-listen", "127.0.0.1:0",
-	}, w)
-	require.Equal(t, exitError, code)
-	require.Contains(t, w.stderr.String(), "point --nats at yours")
-	require.NotContains(t, w.stderr.String(), "--dynamodb-endpoint")
+	ended, stop := runApart(w, "admission", "--nats", url, "--dynamodb-endpoint", "http://127.0.0.1:1", "--admin-listen", "127.0.0.1:0", "--json")
+	log, waits := w.stderr.wait("point --nats at yours", ended)
+	require.True(t, waits, log)
+	require.Contains(t, log, "waiting until it answers")
+	require.NotContains(t, log, "the table")
+	server.Restart(t)
+	log, waits = w.stderr.wait("admission: the table", ended)
+	require.True(t, waits, log)
+	require.Equal(t, exitDone, stop())
+}
+
+// A mistake is not waited for.
+func TestAServiceWithAWrongPasswordEnds(t *testing.T) {
+	t.Parallel()
+	ns := natstest.StartWith(t, &server.Options{Username: "admission", Password: "right"})
+	for _, words := range [][]string{
+		{"--nats", strings.Replace(ns.ClientURL(), "nats://", "nats://admission:wrong@", 1)},
+		{"--nats", ns.ClientURL(), "--creds", "/dev/null/missing"},
+		{"--nats", "nats://127.0.0.1:99999"},
+	} {
+		w := newWorld()
+		require.Equal(t, exitError, runWithin(t, append([]string{"sharder", "--dynamodb-endpoint", "http://127.0.0.1:1", "--admin-listen", "127.0.0.1:0"}, words...), w), "%v", words)
+		require.NotContains(t, w.stderr.String(), "waiting")
+	}
 }
 
 // TestDynamoDB keeps limits in a store that runs alone.

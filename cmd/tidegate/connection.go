@@ -61,7 +61,7 @@ func (f natsFlags) dial(name string, options ...nats.Option) (*nats.Conn, error)
 	if err != nil {
 		return nil, err
 	}
-	options = append(append([]nats.Option{nats.Name(name), nats.Timeout(connectTimeout)}, secure...), options...)
+	options = append(append([]nats.Option{nats.Name(name), nats.Timeout(connectTimeout), tidegate.LeaveHungServers()}, secure...), options...)
 	if f.Creds != "" {
 		options = append(options, nats.UserCredentials(f.Creds))
 	}

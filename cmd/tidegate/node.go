@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tidegate/tidegate/internal/audit/archive"
+	"github.com/tidegate/tidegate/internal/outage"
 	"github.com/tidegate/tidegate/internal/process"
 )
 
@@ -26,6 +27,10 @@ type node struct {
 	log     *slog.Logger
 	metrics prometheus.Registerer
 	traces  trace.TracerProvider // nil without tracing
+
+	// draining gets a value when the NATS server is about to shut down: the service moves to
+	// another server. Nil: its connection moves at once.
+	draining chan struct{}
 }
 
 // service runs until its context ends. It closes its connection to NATS.
@@ -90,7 +95,12 @@ func (n node) serve(ctx context.Context, admin adminFlags, name string, create m
 
 // run runs a service until ctx ends; it calls ready once the service is.
 func (n node) run(ctx context.Context, name string, create maker, ready func()) error {
-	nc, err := n.nats.dialService(ctx, name, n.log, n.via...)
+	via := append(n.via[:len(n.via):len(n.via)], nats.LameDuckModeHandler(n.drains))
+	var nc *nats.Conn
+	err := outage.Await(ctx, n.log, name+": NATS", func(context.Context) (err error) {
+		nc, err = n.nats.dialService(ctx, name, n.log, via...)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -107,5 +117,17 @@ func (n node) run(ctx context.Context, name string, create maker, ready func()) 
 		return <-ended
 	case err := <-ended:
 		return err
+	}
+}
+
+// drains handles the announcement of a NATS server that it is about to shut down.
+func (n node) drains(nc *nats.Conn) {
+	if n.draining == nil {
+		_ = nc.ForceReconnect() // it fails if the connection is closed
+		return
+	}
+	select {
+	case n.draining <- struct{}{}:
+	default: // told already
 	}
 }

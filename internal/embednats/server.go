@@ -24,6 +24,14 @@ const (
 	defaultReadyTimeout = 30 * time.Second // a directory with much in it takes a while
 	readyPoll           = 50 * time.Millisecond
 
+	// The server closes a connection that is silent for pingInterval × (maxPings + 2), and
+	// gives it pingInterval × maxPings at least, as deploy/nats does.
+	pingInterval = 500 * time.Millisecond
+	maxPings     = 3
+	// writeDeadline bounds a write to a client that does not read. Writes to other clients
+	// may wait for it.
+	writeDeadline = 2 * time.Second
+
 	// maxConnections of the server and maxSubscriptions of each connection keep a program in
 	// a loop from taking the machine's memory: many times what a machine's services need.
 	maxConnections   = 1000
@@ -71,6 +79,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		ServerName: o.Name, Host: host, Port: port,
 		JetStream: true, StoreDir: o.Dir, SyncAlways: true, // settlements and the feed must not be forgotten
 		MaxPayload: o.MaxPayload, MaxConn: maxConnections, MaxSubs: maxSubscriptions, NoSigs: true,
+		PingInterval: pingInterval, MaxPingsOut: maxPings, WriteDeadline: writeDeadline,
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("make the NATS server: %w", err), lock.Close())

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sourcegraph/conc/pool"
 
+	"github.com/tidegate/tidegate/internal/outage"
 	"github.com/tidegate/tidegate/pkg/events"
 )
 
@@ -120,17 +121,22 @@ func (g *Group) Ready() <-chan struct{} { return g.ready }
 func (g *Group) Owns(lane int) bool { return g.progress.owned(lane) }
 
 // Run consumes until ctx ends, then lets the batches under way come to their end
-// (for DrainTimeout at most) and hands its lanes over.
+// (for DrainTimeout at most) and hands its lanes over. It waits for a feed that cannot be
+// opened yet.
 func (g *Group) Run(ctx context.Context) error {
-	feed, err := FollowFeed(ctx, g.cfg.JetStream, g.cfg.Retention)
-	if err != nil {
-		return fmt.Errorf("feed: %w", err)
-	}
-	if err := g.history.look(ctx); err != nil { // it makes the consumers
-		return fmt.Errorf("feed: %w", err)
-	}
-	members, err := Join(ctx, g.cfg.JetStream, Membership{
-		Service: g.cfg.Service, Member: g.cfg.Member, TTL: g.tuning.MemberTTL, Replicas: feed.CachedInfo().Config.Replicas,
+	var feed jetstream.Stream
+	var members *Members
+	err := outage.Await(ctx, g.cfg.Log, g.cfg.Service+": the change feed", func(ctx context.Context) (err error) {
+		if feed, err = FollowFeed(ctx, g.cfg.JetStream, g.cfg.Retention); err != nil {
+			return err
+		}
+		if err := g.history.look(ctx); err != nil { // it makes the consumers
+			return err
+		}
+		members, err = Join(ctx, g.cfg.JetStream, Membership{
+			Service: g.cfg.Service, Member: g.cfg.Member, TTL: g.tuning.MemberTTL, Replicas: feed.CachedInfo().Config.Replicas,
+		})
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("feed: %w", err)

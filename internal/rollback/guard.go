@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -70,6 +71,8 @@ type Guard struct {
 
 	peers *peers
 	queue *queue
+
+	silent atomic.Pointer[time.Time] // when the first look that failed began, if none has succeeded since
 }
 
 // New makes a guard. It does nothing until Run.
@@ -173,8 +176,12 @@ func (g *Guard) meet(ctx context.Context) error {
 
 // tick looks at the stream and tells the others.
 func (g *Guard) tick(ctx context.Context) {
+	began := g.cfg.Now()
 	if err := g.verifier.look(ctx); err != nil {
 		_ = g.fails(ctx, err)
+		g.silent.CompareAndSwap(nil, &began)
+	} else {
+		g.silent.Store(nil)
 	}
 	call, cancel := g.link.request(ctx)
 	defer cancel()
@@ -183,6 +190,15 @@ func (g *Guard) tick(ctx context.Context) {
 	}
 	g.peers.tell(false)
 	g.peers.forget()
+}
+
+// Silence returns for how long the stream's leader has not answered; 0 if it answered the
+// last look.
+func (g *Guard) Silence() time.Duration {
+	if since := g.silent.Load(); since != nil {
+		return g.cfg.Now().Sub(*since)
+	}
+	return 0
 }
 
 // fails counts and logs a failure that is tried again at the next tick.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/internal/leader"
+	"github.com/tidegate/tidegate/internal/outage"
 	"github.com/tidegate/tidegate/pkg/api"
 )
 
@@ -95,7 +96,8 @@ func (w *Worker) Group(handle func(context.Context, *feed.Batch) error, r feed.R
 
 // Work is the part of a worker that its service defines.
 type Work struct {
-	// Open prepares the work before the list of services shows the worker. Nil does nothing.
+	// Open prepares the work before the list of services shows the worker. An outage is
+	// waited out: Open is called again. Nil does nothing.
 	Open func(context.Context) error
 	// Run works until ctx ends and then finishes the work in progress.
 	Run func(context.Context) error
@@ -116,7 +118,7 @@ func (w *Worker) Run(ctx context.Context, work Work) error {
 
 func (w *Worker) run(ctx context.Context, work Work) error {
 	if work.Open != nil {
-		if err := work.Open(ctx); err != nil {
+		if err := outage.Await(ctx, w.cfg.Log, w.cfg.Service, work.Open); err != nil {
 			return err
 		}
 	}

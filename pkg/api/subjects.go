@@ -84,6 +84,10 @@ const (
 	// and the epoch.
 	EpochSubject = "tidegate.epoch.v1"
 
+	// DutySubject is the subject on which admission nodes report, twice a second over
+	// core NATS, whether they take requests and make progress.
+	DutySubject = "tidegate.duty.v1"
+
 	// ConfigSubjectAll matches every broadcast of a changed config.
 	ConfigSubjectAll = configPrefix + ">"
 

@@ -52,8 +52,9 @@ type Client struct {
 	timeout   time.Duration
 	observer  Observer // nil: not observed
 	store     *storeTime
-	answered  *sync.Map    // by api.Verb: NATS lets this connection send it, as an answer has shown
-	away      *atomic.Bool // NATS is, as the last request found
+	moving    *sync.RWMutex // held for reading while a request waits for its reply; see Move
+	answered  *sync.Map     // by api.Verb: NATS lets this connection send it, as an answer has shown
+	away      *atomic.Bool  // NATS is, as the last request found
 }
 
 // Option configures a Client.
@@ -80,7 +81,7 @@ func InboxPrefix(user string) nats.Option {
 // New makes a client on a connection, which stays the caller's to close. It
 // fails on an option that cannot be meant.
 func New(nc *nats.Conn, opts ...Option) (*Client, error) {
-	c := &Client{nc: nc, namespace: api.DefaultNamespace, timeout: api.DefaultTimeout, store: newStoreTime(systemTime()), answered: new(sync.Map), away: new(atomic.Bool)}
+	c := &Client{nc: nc, namespace: api.DefaultNamespace, timeout: api.DefaultTimeout, store: newStoreTime(systemTime()), answered: new(sync.Map), away: new(atomic.Bool), moving: new(sync.RWMutex)}
 	for _, opt := range opts {
 		opt(c)
 	}
@@ -254,6 +255,8 @@ func (c *Client) send(ctx context.Context, verb api.Verb, msg *nats.Msg) ([]byte
 
 // once sends a message and reads its reply.
 func (c *Client) once(ctx context.Context, verb api.Verb, msg *nats.Msg, wait time.Duration) ([]byte, error) {
+	c.moving.RLock()
+	defer c.moving.RUnlock()
 	sent := c.store.read().mono
 	reply, err := c.request(ctx, verb, msg, wait)
 	var forbidden *api.Error

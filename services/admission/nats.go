@@ -26,6 +26,8 @@ const (
 	// awayTime is how long a node that stops waits for NATS to come back: enough to find
 	// another server of a cluster, and less than callers wait for an answer.
 	awayTime = time.Second
+	// flushTime bounds a round trip to the NATS server.
+	flushTime = 2 * time.Second
 )
 
 // errAway says that no NATS server could be told that the node takes no more requests.
@@ -36,8 +38,9 @@ type listener struct {
 	*Service
 	micro   micro.Service // lists the node; it handles no requests
 	changes *nats.Subscription
-	intakes []*nats.Subscription // of requests
+	intakes []*nats.Subscription // of requests; none while the node is away; see duty.Group
 	failed  chan struct{}
+	busy    [numEndpoints]atomic.Int64 // monotonic time at which an endpoint's handler began; 0: it does not run
 }
 
 // listen subscribes to requests and to configuration changes.
@@ -48,21 +51,14 @@ func (s *Service) listen() (*listener, error) {
 	if l.changes, err = s.nats.Subscribe(api.ConfigSubjectAll, l.configChanged); err != nil {
 		return nil, fmt.Errorf("admission: subscribe to configuration changes: %w", err)
 	}
+	if err := s.watchDuty(l); err != nil {
+		return nil, err
+	}
 	if l.micro, err = s.list(); err != nil {
 		return nil, err
 	}
-	for _, e := range l.endpoints() {
-		intake, err := s.nats.QueueSubscribe(e.subject, api.QueueGroup, e.handler)
-		if err == nil {
-			err = intake.SetPendingLimits(pendingMessages, pendingBytes)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("admission: subscribe to %s: %w", e.subject, err)
-		}
-		l.intakes = append(l.intakes, intake)
-	}
-	if err := s.nats.Flush(); err != nil {
-		return nil, fmt.Errorf("admission: announce the service: %w", err)
+	if err := l.Return(); err != nil {
+		return nil, err
 	}
 	return l, nil
 }
@@ -73,12 +69,15 @@ type endpoint struct {
 	handler nats.MsgHandler
 }
 
+// numEndpoints is the number of endpoints.
+const numEndpoints = 6
+
 // endpoints returns the subscriptions of a node. Their subjects do not overlap: within a
 // queue group, NATS would give a request to either of two subscriptions. Each has a
 // goroutine and a queue in the NATS client, so that no other verb waits before an acquire.
-func (l *listener) endpoints() []endpoint {
+func (l *listener) endpoints() [numEndpoints]endpoint {
 	every := func(verb api.Verb) string { return api.Subject("*", verb) }
-	return []endpoint{
+	return [numEndpoints]endpoint{
 		{every(api.VerbAcquire), l.handle},
 		{every(api.VerbAcquireOverride), l.handle},
 		{every(api.VerbAdjust), l.handle},
@@ -110,6 +109,9 @@ func (s *Service) list() (micro.Service, error) {
 
 // serviceStatus returns the node's status for the list of services.
 func (s *Service) serviceStatus() api.ServiceStatus {
+	if cause := s.duty.Away(); cause != "" {
+		return api.ServiceStatus{Warning: "takes no requests: " + cause}
+	}
 	if !s.follower.Following() {
 		return api.ServiceStatus{Warning: "the change feed is not followed"}
 	}
@@ -125,19 +127,9 @@ func (l *listener) stop(ctx context.Context) error {
 	if err := l.micro.Stop(); err != nil {
 		return fmt.Errorf("admission: stop the micro service: %w", err)
 	}
-	// A drained subscription closes after its last message.
-	closed := make(chan struct{})
-	open := new(atomic.Int64)
-	open.Store(int64(len(l.intakes)))
-	for _, intake := range l.intakes {
-		intake.SetClosedHandler(func(string) {
-			if open.Add(-1) == 0 {
-				close(closed)
-			}
-		})
-		if err := intake.Drain(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
-			return fmt.Errorf("admission: stop the requests: %w", err)
-		}
+	closed, err := l.drainIntakes()
+	if err != nil {
+		return err
 	}
 	tick := time.NewTicker(awayTime / 100)
 	defer tick.Stop()

@@ -16,11 +16,13 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tidegate/tidegate/internal/config"
+	"github.com/tidegate/tidegate/internal/outage"
 	"github.com/tidegate/tidegate/internal/process"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/events"
+	"github.com/tidegate/tidegate/services/admission/duty"
 	"github.com/tidegate/tidegate/services/admission/fair"
 	"github.com/tidegate/tidegate/services/admission/lease"
 	"github.com/tidegate/tidegate/services/admission/live"
@@ -41,6 +43,9 @@ type Config struct {
 	// Traces makes spans of requests and of their calls to the store.
 	// Without it there are no spans, and no cost.
 	Traces trace.TracerProvider
+	// Draining gets a value when the connected NATS server is about to shut down: the node
+	// moves to another server. It may be nil.
+	Draining <-chan struct{}
 }
 
 // Control is the control plane: it serves the admin verbs of a node, on the node's
@@ -123,6 +128,9 @@ type Service struct {
 	ready      chan struct{}
 	memory     *memorySink    // changes of configuration go here
 	follower   *live.Follower // of the change feed
+	contact    *store.Contact // with the store
+	duty       *duty.Watch    // set by Run before the first request
+	draining   <-chan struct{}
 }
 
 // New makes a node. It does nothing until Run.
@@ -135,6 +143,8 @@ func New(cfg Config) (*Service, error) {
 		return nil, fmt.Errorf("admission metrics: %w", err)
 	}
 	tuning := cfg.Tuning.withDefaults()
+	contact := store.NewContact(cfg.Clock.Mono)
+	cfg.DynamoDB.HTTPClient = contact.Watch(cfg.DynamoDB.HTTPClient)
 	gate := fair.NewGate(turnLimits())
 	truth := newStore(cfg.DynamoDB, cfg.Table, tuning.StoreTimeout, cfg.Clock, m, gate)
 	namespaces, err := config.NewNamespaceCache(config.NewNamespaces(truth.client, cfg.Table), cfg.Clock.Mono)
@@ -153,6 +163,8 @@ func New(cfg Config) (*Service, error) {
 		control:    cfg.Control,
 		controls:   newControlCalls(tuning.ControlCalls, tuning.ControlTimeout),
 		ready:      make(chan struct{}),
+		contact:    contact,
+		draining:   cfg.Draining,
 	}
 	s.memory = &memorySink{invalidations: new(live.Invalidations), namespaces: namespaces, renewals: m.renewals}
 	settings, err := newSettingsSource(config.NewLimitStore(truth.client, cfg.Table, nil), s.memory.invalidations) // it is only read
@@ -218,6 +230,8 @@ func (s *Service) Run(ctx context.Context) error {
 	followed := make(chan struct{})
 	go func() { defer close(followed); s.follower.Run(following) }()
 	s.pool.Go(func() { s.router.reportLoads(following, s.tuning.LoadEvery) })
+	watched := make(chan struct{})
+	go func() { defer close(watched); s.duty.Run(following) }()
 	close(s.ready)
 	select {
 	case <-ctx.Done():
@@ -226,6 +240,7 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	stopFollowing()
 	<-followed
+	<-watched
 	return errors.Join(err, s.drain(l))
 }
 
@@ -233,7 +248,7 @@ func (s *Service) Run(ctx context.Context) error {
 // clock its first bound.
 func (s *Service) prepare(ctx context.Context) error {
 	if s.control != nil {
-		if err := s.control.Check(ctx); err != nil {
+		if err := outage.Await(ctx, s.log, "admission: the table", s.control.Check); err != nil {
 			return err
 		}
 	}

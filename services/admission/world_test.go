@@ -61,6 +61,7 @@ type world struct {
 	clock   func() store.ClockSource // of a node that starts now
 	trusts  bool                     // the header that names callers
 	control Control                  // of nodes; nil: the real one
+	drains  chan struct{}            // of nodes; nil: their NATS server never shuts down
 	// forgets says that buckets are removed or merged, whose counters are lost then.
 	forgets bool
 }
@@ -151,7 +152,7 @@ func (w *world) nodeWith(t *testing.T, tuning Tuning, faults fault.Options) *nod
 	require.NoError(t, err)
 	n.Service, err = New(Config{
 		NATS: nc, DynamoDB: store, Table: w.table, Clock: clock,
-		Log: log, Metrics: n.metrics, Version: "0.0.0", Tuning: tuning, Traces: w.traces,
+		Log: log, Metrics: n.metrics, Version: "0.0.0", Tuning: tuning, Traces: w.traces, Draining: w.drains,
 		Control: w.controlOf(control.Options{DynamoDB: store, Table: w.table, Clock: clock, Publish: nc.Publish, Log: log, TrustRequestInfo: w.trusts}),
 	})
 	require.NoError(t, err)

@@ -97,9 +97,9 @@ func New(cfg Config) (*Archiver, error) {
 func (a *Archiver) Ready() <-chan struct{} { return a.group.Ready() }
 
 // Run archives until ctx ends, then stores the pulled records, hands its lanes over
-// and closes the connection. Failures of the archive and NATS are waited out; an error
-// means that the archive cannot be written or the feed not be opened to begin with. It
-// returns when all it started has ended.
+// and closes the connection. Failures of the archive and NATS are waited out, from the
+// start on; an error means that the archive cannot be written, or the feed not be opened,
+// with these settings. It returns when all it started has ended.
 func (a *Archiver) Run(ctx context.Context) error {
 	return a.worker.Run(ctx, worker.Work{Open: a.check, Run: a.group.Run, Status: a.group.Status})
 }

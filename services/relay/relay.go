@@ -136,9 +136,9 @@ func New(cfg Config) (*Relay, error) {
 func (r *Relay) Ready() <-chan struct{} { return r.ready }
 
 // Run relays until ctx ends, then publishes the records that it has read, leaves the group
-// and closes the connection. Failures of DynamoDB and NATS are waited out; an
-// error means that the feed could not be opened to begin with. It returns when all
-// it started has ended.
+// and closes the connection. Failures of DynamoDB and NATS are waited out, from the
+// start on; an error means that the feed cannot be opened with these settings. It returns
+// when all it started has ended.
 func (r *Relay) Run(ctx context.Context) error {
 	return r.worker.Run(ctx, worker.Work{Open: r.open, Run: r.run, Status: r.status})
 }

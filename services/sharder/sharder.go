@@ -141,8 +141,8 @@ func (s *Sharder) Ready() <-chan struct{} { return s.group.Ready() }
 
 // Run follows the feed until ctx ends, then ends the steps under way, hands its
 // lanes over and closes the connection. Failures of DynamoDB and NATS are waited
-// out; an error means that the feed could not be opened to begin with. It returns
-// when all it started has ended.
+// out, from the start on; an error means that the feed cannot be opened with these
+// settings. It returns when all it started has ended.
 func (s *Sharder) Run(ctx context.Context) error {
 	return s.worker.Run(ctx, worker.Work{Run: s.run, Status: s.group.Status})
 }

@@ -138,7 +138,7 @@ func TestServicesDoTheirOwnWork(t *testing.T) {
 	records := []string{"$KV.TIDEGATE_LEASES.x", "$JS.API.STREAM.UPDATE.KV_TIDEGATE_LEASES", "$JS.API.STREAM.MSG.GET.KV_TIDEGATE_LEASES"}
 	config := []string{api.ConfigSubject("acme")}
 	own := map[string][]string{
-		admissionUser: append(records, append(config, events.LoadSubject, api.EpochSubject)...), relayUser: feed,
+		admissionUser: append(records, append(config, events.LoadSubject, api.EpochSubject, api.DutySubject)...), relayUser: feed,
 		aggregatorUser: {events.DeadLetters(aggregatorUser), "$KV.TIDEGATE_MEMBERS_aggregator.x"},
 		sharderUser:    {"$KV.TIDEGATE_MEMBERS_sharder.x"},
 		archiverUser:   {events.DeadLetters(archiverUser), "$KV.TIDEGATE_MEMBERS_archiver.x"},

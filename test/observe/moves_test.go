@@ -123,6 +123,14 @@ func moves() []move {
 			},
 		},
 		{
+			does: "a store that hangs, while another node serves", do: (*system).depart,
+			rises: []string{"tidegate_admission_departures_total"}, again: true,
+			mending: func(s *system) {
+				s.admission.mend()
+				s.until("tidegate_admission_on_duty", func(now float64) bool { return now == 1 })
+			},
+		},
+		{
 			does: "a bug", do: func(s *system) { s.admission.panics.Store(1); s.ask("bob") },
 			rises: []string{"tidegate_admission_panics_total"},
 		},
@@ -224,7 +232,7 @@ func TestEveryMetricMoves(t *testing.T) {
 	require.InDelta(t, queue, s.value("tidegate_admission_pending_limit"), 0)
 	s.until("tidegate_admission_store_turns_limit", func(turns float64) bool { return turns > 0 })
 	require.InDelta(t, len(s.all()), s.value("tidegate_build_info"), 0, "one for each process")
-	for _, name := range []string{"tidegate_sharder_surveys_total", "tidegate_feed_lanes", "tidegate_admission_feed_followed", "tidegate_relay_stream_shards", "tidegate_relay_feed_bound_bytes", "tidegate_admission_pending_limit", "tidegate_admission_store_turns_limit", "tidegate_admission_lease_record_bytes", "tidegate_admission_lease_record_limit_bytes", "tidegate_build_info"} {
+	for _, name := range []string{"tidegate_sharder_surveys_total", "tidegate_feed_lanes", "tidegate_admission_feed_followed", "tidegate_admission_on_duty", "tidegate_relay_stream_shards", "tidegate_relay_feed_bound_bytes", "tidegate_admission_pending_limit", "tidegate_admission_store_turns_limit", "tidegate_admission_lease_record_bytes", "tidegate_admission_lease_record_limit_bytes", "tidegate_build_info"} {
 		moved[name] = true
 	}
 	for _, m := range moves() {
@@ -528,4 +536,12 @@ func (s *system) takeOver(first *serviceProcess) {
 	s.aggregator.mend()
 	s.acquire("alice")
 	s.startAggregator("b")
+}
+
+// depart makes the store hang for the node, which hears of another node that serves.
+func (s *system) depart() {
+	s.t.Helper()
+	s.admission.all(fault.Fault{Kind: fault.Hangs})
+	s.ask("alice")
+	require.NoError(s.t, s.js.Conn().Publish(api.DutySubject, []byte(`{"node":"another","able":true}`)))
 }

@@ -107,6 +107,13 @@ func (r *road) each(operation string, f fault.Fault) {
 	}
 }
 
+// all lets every request meet a fault, until it is mended.
+func (r *road) all(f fault.Fault) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.fate = func(string) fault.Fault { return f }
+}
+
 // once lets the next request of an operation meet a fault.
 func (r *road) once(operation string, f fault.Fault) {
 	r.mu.Lock()

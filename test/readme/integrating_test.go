@@ -24,6 +24,7 @@ func connect(url string, options ...nats.Option) (*tidegate.Client, error) {
 	options = append(options,
 		nats.Name("checkout"),        // shown in the tools of NATS
 		nats.MaxReconnects(-1),       // reconnect for as long as it takes
+		tidegate.LeaveHungServers(),  // after 2 s without a sign of life
 		tidegate.InboxPrefix("acme"), // the permissions allow replies under it only
 	)
 	nc, err := nats.Connect(url, options...)

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sourcegraph/conc"
 
+	"github.com/tidegate/tidegate/internal/outage"
 	"github.com/tidegate/tidegate/internal/rollback"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -60,7 +61,8 @@ type Desk struct {
 const recentRecords = 8192
 
 // Open reads the signing keys, opens the lease records and runs their guard until Stop.
-// It waits until the guard has looked at the records for the first time.
+// It waits for a store and for streams that do not answer yet, and until the guard has
+// looked at the records for the first time.
 func Open(ctx context.Context, c Config) (*Desk, error) {
 	recent, err := lru.New[string, Version](recentRecords)
 	if err != nil {
@@ -75,7 +77,7 @@ func Open(ctx context.Context, c Config) (*Desk, error) {
 		keys: newKeyring(c.DynamoDB, c.Table, c.Clock), epochs: rollback.NewEpochs(c.DynamoDB, c.Table), recent: recent,
 		clock: c.Clock, log: c.Log, nonce: c.Nonce, creditWindow: c.CreditWindow, writeTimeout: c.WriteTimeout,
 	}
-	if err := d.keys.load(ctx); err != nil {
+	if err := outage.Await(ctx, c.Log, "admission: the lease keys in the table", d.keys.load); err != nil {
 		return nil, err
 	}
 	records, err := openRecords(ctx, c, d.epochs)
@@ -123,6 +125,9 @@ func (d *Desk) Follow(ctx context.Context) {
 	d.keys.follow(ctx, d.log)
 	all.Wait()
 }
+
+// Silence returns for how long the lease records have not answered; 0 if they do.
+func (d *Desk) Silence() time.Duration { return d.guard.Silence() }
 
 // KeysChanged makes Follow read the signing keys now.
 func (d *Desk) KeysChanged() { d.keys.readSoon() }

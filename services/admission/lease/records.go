@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/tidegate/tidegate/internal/leader"
+	"github.com/tidegate/tidegate/internal/outage"
 	"github.com/tidegate/tidegate/internal/rollback"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -87,9 +88,12 @@ func openRecords(ctx context.Context, c Config, epochs *rollback.Epochs) (*guard
 		return nil, fmt.Errorf("open lease records: %w", err)
 	}
 	life := max(recordRetention*c.CreditWindow, minRetention)
-	_, err = rollback.OpenBucket(ctx, js, rollback.Bucket{
-		Name: recordsBucket, Description: "Tidegate: what each settled lease may still give back",
-		TTL: life, Replicas: c.Replicas, MaxBytes: c.MaxBytes,
+	err = outage.Await(ctx, c.Log, "admission: the lease records in JetStream", func(ctx context.Context) error {
+		_, err := rollback.OpenBucket(ctx, js, rollback.Bucket{
+			Name: recordsBucket, Description: "Tidegate: what each settled lease may still give back",
+			TTL: life, Replicas: c.Replicas, MaxBytes: c.MaxBytes,
+		})
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open lease records (is JetStream enabled on the NATS server?): %w", err)
