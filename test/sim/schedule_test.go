@@ -184,6 +184,9 @@ func subjectLabel(subject string) string {
 	if strings.HasPrefix(subject, "$JS.ACK.") {
 		return strings.Join(strings.Split(subject, ".")[:4], ".")
 	}
+	if strings.HasPrefix(subject, "$KV.") {
+		return strings.Join(strings.Split(subject, ".")[:3], ".") // lease ids count a node's nonces
+	}
 	return randomToken.ReplaceAllString(consumerToken.ReplaceAllString(subject, "$1.*"), "*")
 }
 

@@ -27,6 +27,7 @@ func TestASeed(t *testing.T) {
 	})
 	t.Logf("seed %d: hash %016x, %d steps, %d operations, %v simulated in %v, disturbances %v", p.Seed, r.Hash, r.Steps, r.Ops, r.Simulated, r.Took, r.Counts)
 	if len(r.Failures) > 0 {
+		t.Log(r.Failures)
 		t.Log("\n" + r.Story.Text(150))
 	}
 	require.Empty(t, r.Failures)

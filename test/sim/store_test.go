@@ -37,6 +37,7 @@ func (c *call) label() string { return c.operation + " " + c.key }
 // keyParts find the parts of a request's first key.
 var keyParts = []*regexp.Regexp{
 	regexp.MustCompile(`"PK":\{"S":"([^"]*)"\}`), regexp.MustCompile(`"SK":\{"S":"([^"]*)"\}`), regexp.MustCompile(`"ShardId":"([^"]*)"`),
+	regexp.MustCompile(`"ShardIterator":"([^"]*)"`),
 }
 
 // gate is the way of a process to the store. It implements the SDK's HTTPClient.

@@ -28,6 +28,7 @@ type link struct {
 	inHeld       time.Time // no frame moves before
 	outHeld      time.Time
 	gone         bool
+	greeted      bool                     // the handshake is over
 	subs         map[string]*subscription // by sid
 	headers      bool
 	noResponders bool

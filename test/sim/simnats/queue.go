@@ -123,7 +123,8 @@ func (s *Server) Stall(q Queue, until time.Time) {
 
 // arrange sorts messages that concurrent goroutines of a client have published, so that
 // the scheduler of the machine does not decide their order. It exchanges neighbours only
-// that no goroutine publishes one after the other: requests of different consumers.
+// that no goroutine publishes one after the other: requests of different consumers, and
+// reads.
 func arrange(frames []frame) {
 	start := 0
 	for i := 0; i <= len(frames); i++ {
@@ -145,7 +146,8 @@ func commutes(f *frame) bool {
 	case kindSub, kindUnsub:
 		return true
 	case kindPub:
-		return strings.HasPrefix(f.subject, apiPrefix+"CONSUMER.") || strings.HasPrefix(f.subject, ackPrefix)
+		return strings.HasPrefix(f.subject, apiPrefix+"CONSUMER.") || strings.HasPrefix(f.subject, ackPrefix) ||
+			strings.HasPrefix(f.subject, apiPrefix+"STREAM.MSG.GET.")
 	case kindConnect, kindPing, kindPong, kindRaw:
 	}
 	return false
@@ -163,7 +165,10 @@ func arrangeKey(f *frame) string {
 		return parts[2] + "." + parts[3]
 	}
 	parts := strings.Split(f.subject, ".")
-	if parts[3] == "MSG" {
+	switch {
+	case parts[2] == "STREAM":
+		return f.subject + string(f.data)
+	case parts[3] == "MSG":
 		return strings.Join(parts[5:7], ".")
 	}
 	return strings.Join(parts[4:min(6, len(parts))], ".")
