@@ -121,57 +121,41 @@ func (s *Server) Stall(q Queue, until time.Time) {
 	}
 }
 
-// arrange sorts messages that concurrent goroutines of a client have published, so that
-// the scheduler of the machine does not decide their order. It exchanges neighbours only
-// that no goroutine publishes one after the other: requests of different consumers, and
-// reads.
+// arrange sorts messages that concurrent goroutines of a client have published at the same
+// instant, so that the scheduler of the machine does not decide their order. Requests come
+// first, by subject: a goroutine waits for the reply before it publishes again. Writes keep
+// their order, for a goroutine may publish several.
 func arrange(frames []frame) {
-	start := 0
-	for i := 0; i <= len(frames); i++ {
-		if i < len(frames) && commutes(&frames[i]) && frames[i].arrived.Equal(frames[start].arrived) {
-			continue
+	for start := 0; start < len(frames); {
+		end := start
+		for end < len(frames) && frames[end].kind == kindPub && frames[end].arrived.Equal(frames[start].arrived) {
+			end++
 		}
-		slices.SortStableFunc(frames[start:i], func(a, b frame) int {
-			return strings.Compare(arrangeKey(&a), arrangeKey(&b))
-		})
-		if start = i; i < len(frames) && !commutes(&frames[i]) {
-			start = i + 1
-		}
+		slices.SortStableFunc(frames[start:end], func(a, b frame) int { return strings.Compare(flow(&a), flow(&b)) })
+		start = max(end, start+1)
 	}
 }
 
-// commutes reports whether a frame may change places with the frames of other consumers.
-func commutes(f *frame) bool {
-	switch f.kind {
-	case kindSub, kindUnsub:
-		return true
-	case kindPub:
-		return strings.HasPrefix(f.subject, apiPrefix+"CONSUMER.") || strings.HasPrefix(f.subject, ackPrefix) ||
-			strings.HasPrefix(f.subject, apiPrefix+"STREAM.MSG.GET.")
-	case kindConnect, kindPing, kindPong, kindRaw:
-	}
-	return false
-}
-
-// arrangeKey is equal for frames whose order counts. Subscriptions come first.
-func arrangeKey(f *frame) string {
+// flow is equal for messages whose order counts.
+func flow(f *frame) string {
 	switch {
-	case f.kind == kindSub:
-		return " "
-	case f.kind == kindUnsub:
-		return "~"
 	case strings.HasPrefix(f.subject, ackPrefix):
 		parts := strings.SplitN(f.subject, ".", 5)
-		return parts[2] + "." + parts[3]
+		return "1" + parts[2] + "." + parts[3]
+	case strings.HasPrefix(f.subject, apiPrefix+"CONSUMER."):
+		parts := strings.Split(f.subject, ".")
+		if parts[3] == "MSG" {
+			return "1" + strings.Join(parts[5:7], ".")
+		}
+		return "1" + strings.Join(parts[4:min(6, len(parts))], ".")
+	case strings.HasPrefix(f.subject, apiPrefix):
+		return "2" + f.subject + string(f.data)
+	case strings.HasPrefix(f.subject, "$KV."), strings.Contains(string(f.header), headerBatch):
+		return "5"
+	case strings.HasPrefix(f.subject, "_INBOX."):
+		return "4"
 	}
-	parts := strings.Split(f.subject, ".")
-	switch {
-	case parts[2] == "STREAM":
-		return f.subject + string(f.data)
-	case parts[3] == "MSG":
-		return strings.Join(parts[5:7], ".")
-	}
-	return strings.Join(parts[4:min(6, len(parts))], ".")
+	return "3" + f.subject
 }
 
 // Cut ends the links of a party.

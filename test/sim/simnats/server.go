@@ -103,11 +103,19 @@ func (s *Server) arrive(l *link, frames []frame) {
 		}
 		frames = frames[1:]
 	}
-	if !l.gone {
-		for i := range frames {
-			frames[i].arrived = now
+	for i := range frames {
+		f := &frames[i]
+		if l.gone {
+			break
 		}
-		l.in = append(l.in, frames...)
+		// A subscription takes effect at once: its order among the frames of other
+		// goroutines does not count.
+		if f.kind == kindSub || f.kind == kindUnsub {
+			s.handle(l, f)
+			continue
+		}
+		f.arrived = now
+		l.in = append(l.in, *f)
 	}
 	s.mu.Unlock()
 	s.options.Arrived()
