@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/tidegate/tidegate/pkg/events"
 )
 
 // disturb lets something go wrong, seldom.
@@ -90,7 +92,10 @@ func (w *world) forget() {
 		return
 	}
 	name := streams[w.rng.IntN(len(streams))]
-	n := w.nats.Forget(name, 1+w.rng.IntN(5))
+	if slices.Contains(streams, events.StreamName) && w.rng.IntN(2) == 0 {
+		name = events.StreamName
+	}
+	n := w.nats.Forget(name, 1+w.rng.IntN(30))
 	w.note("scheduler", "nats", fmt.Sprintf("restarts and has forgotten the last %d messages of %s", n, name))
 	w.nats.Restart()
 }

@@ -88,9 +88,12 @@ func (p *plan) drawFaults(r *rand.Rand) {
 	}
 	f.Throttle, f.FailBefore, f.FailAfter, f.Unreachable = some(.1), some(.05), some(.05), some(.05)
 	f.LoseReply, f.Hang, f.Delay = some(.1), some(.05), some(.05)
-	f.LoseMessage, f.Repeat = some(.02), some(.3)
+	f.LoseMessage, f.Repeat = some(.06), some(.3)
 	f.Cut, f.Partition, f.Kill, f.Pause = some(2), some(2), some(2), some(3)
-	f.Step, f.Forget = some(1), some(1)
+	f.Step, f.Forget = some(1), some(5)
+	if f.Forget > 0 {
+		f.Kill = 0 // without a living process that remembers, a loss is not noticed: see docs/failures.md
+	}
 	if r.IntN(2) == 0 {
 		f.Stale = time.Duration(r.IntN(1000)) * time.Millisecond
 	}

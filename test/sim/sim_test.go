@@ -15,7 +15,7 @@ import (
 
 var (
 	seedFlag   = flag.Uint64("seed", 0, "run this seed alone, and tell its story")
-	stepsFlag  = flag.Int("steps", 1000, "steps of a run, before disturbances end")
+	stepsFlag  = flag.Int("steps", 500, "steps of a run, before disturbances end")
 	seedsFlag  = flag.Int("seeds", 200, "number of seeds of TestSeeds")
 	firstFlag  = flag.Uint64("first", 1, "the first seed of TestSeeds and of TestNight")
 	nightFlag  = flag.Duration("night", 0, "how long TestNight runs seeds; failing seeds are minimised and kept")

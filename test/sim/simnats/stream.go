@@ -238,6 +238,11 @@ func (st *stream) remove(list []*stored) {
 			delete(st.bySubject, m.subject)
 		}
 		st.bytes -= m.size()
+		for _, c := range st.consumers {
+			if c.pending[m.number] != nil {
+				c.settle(m.number)
+			}
+		}
 	}
 	st.first = st.last + 1
 	if len(st.messages) > 0 {
