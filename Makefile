@@ -98,8 +98,22 @@ check: lint ## lint, go vet, and that go.mod is tidy, of every module
 lint: $(CACHE)/bin/golangci-lint-$(GOLANGCI_VERSION) ## run golangci-lint
 	for module in $(MODULES); do (cd $$module; $< run ./...); done
 
+.PHONY: notices
+notices: ## write the licences of all that is linked into the program to bin/THIRD_PARTY_NOTICES
+	mkdir -p bin
+	scripts/notices > bin/THIRD_PARTY_NOTICES.part
+	mv bin/THIRD_PARTY_NOTICES.part bin/THIRD_PARTY_NOTICES
+
+.PHONY: pin-images
+pin-images: ## pin the images of Dockerfile and compose files to their digests; needs docker and the registries
+	scripts/pin-images
+
+.PHONY: check-images
+check-images: ## fail if an image is not pinned by digest
+	scripts/pin-images --check
+
 .PHONY: vuln
-vuln: ## look for known vulnerabilities in what is called; needs the network
+vuln: ## look for known vulnerabilities in what is called; fails where the database cannot be reached
 	$(GO) run golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION) ./...
 
 .PHONY: tools

@@ -2,6 +2,8 @@ module github.com/tidegate/tidegate
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0
 	github.com/ThreeDotsLabs/watermill v1.5.1

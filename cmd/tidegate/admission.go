@@ -21,23 +21,26 @@ type admissionCmd struct {
 
 // tuningFlags are the sizes and times of a node.
 type tuningFlags struct {
-	Queue         int           `name:"queue" default:"16384" placeholder:"N" help:"Maximum number of pending requests; more are refused as overloaded. A single bucket may hold a quarter; default: 16384."`
-	Remember      int           `name:"remember" default:"100000" placeholder:"N" help:"Maximum number of bucket states in memory, below 1 KB each; default: 100000."`
-	StoreTimeout  time.Duration `name:"store-timeout" default:"750ms" placeholder:"TIME" help:"Timeout of a DynamoDB call, at most 900ms; default: 750ms."`
-	CreditWindow  time.Duration `name:"credit-window" default:"1h" placeholder:"TIME" help:"Time after an acquire in which its lease can give tokens back; default: 1h."`
-	LeaseReplicas int           `name:"lease-replicas" default:"1" placeholder:"N" help:"JetStream replicas of the lease records, which make settlements idempotent: 3 on a cluster; default: 1."`
+	Queue          int           `name:"queue" default:"16384" placeholder:"N" help:"Maximum number of pending acquires and settlements; more are refused as overloaded. A single bucket may hold a quarter; default: 16384."`
+	Remember       stateMemory   `name:"remember" default:"160MB" placeholder:"SIZE" help:"Memory for bucket states, such as 64MB or 1GiB; the least recently used are dropped. A state of two limits takes about 1.6 KB, a state of 16 limits with long names about 6 KB. A number without a unit counts states of two limits; default: 160MB."`
+	ControlCalls   int           `name:"control-calls" default:"16" placeholder:"N" help:"Requests for status and administration that run at a time, at most half of them of the same namespace. 64 times as many may wait for their turn; more are refused as overloaded; default: 16."`
+	ControlTimeout time.Duration `name:"control-timeout" default:"10s" placeholder:"TIME" help:"Time that such a request may take, whatever its caller allows; default: 10s."`
+	StoreTimeout   time.Duration `name:"store-timeout" default:"750ms" placeholder:"TIME" help:"Timeout of a DynamoDB call, at most 900ms; default: 750ms."`
+	CreditWindow   time.Duration `name:"credit-window" default:"1h" placeholder:"TIME" help:"Time after an acquire in which its lease can give tokens back; default: 1h."`
+	LeaseReplicas  int           `name:"lease-replicas" default:"1" placeholder:"N" help:"JetStream replicas of the lease records, which make settlements idempotent: 3 on a cluster; default: 1."`
 }
 
 func (f tuningFlags) check() error {
-	if f.Queue < 1 || f.Remember < 1 || f.StoreTimeout <= 0 || f.CreditWindow <= 0 || f.LeaseReplicas < 1 {
-		return usageError{errors.New("--queue, --remember, --store-timeout, --credit-window and --lease-replicas must be above 0")}
+	if f.Queue < 1 || f.Remember < 1 || f.StoreTimeout <= 0 || f.CreditWindow <= 0 || f.LeaseReplicas < 1 || f.ControlCalls < 1 || f.ControlTimeout <= 0 {
+		return usageError{errors.New("--queue, --remember, --control-calls, --control-timeout, --store-timeout, --credit-window and --lease-replicas must be above 0")}
 	}
 	return nil
 }
 
 func (f tuningFlags) tuning() admission.Tuning {
 	return admission.Tuning{
-		Queue: f.Queue, Remember: f.Remember, StoreTimeout: f.StoreTimeout,
+		Queue: f.Queue, Remember: int64(f.Remember), StoreTimeout: f.StoreTimeout,
+		ControlCalls: f.ControlCalls, ControlTimeout: f.ControlTimeout,
 		CreditWindow: f.CreditWindow, LeaseReplicas: f.LeaseReplicas,
 	}
 }
@@ -52,7 +55,7 @@ func (c admissionCmd) Run(ctx context.Context, o output) error {
 		return err
 	}
 	if c.Archive != "" {
-		if n.archive, err = openArchive(ctx, c.Archive, false); err != nil {
+		if n.archive, err = openArchive(ctx, c.Archive, false, n.log); err != nil {
 			return err
 		}
 		defer func() { _ = n.archive.Close() }() // it was only read

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"path/filepath"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/tidegate/tidegate/internal/audit/archive"
 	"github.com/tidegate/tidegate/internal/feed"
+	"github.com/tidegate/tidegate/internal/process"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/services/archiver"
 )
@@ -48,7 +50,7 @@ func (c archiverCmd) Run(ctx context.Context, o output) error {
 	if err != nil {
 		return err
 	}
-	if n.archive, err = openArchive(ctx, c.Archive, true); err != nil {
+	if n.archive, err = openArchive(ctx, c.Archive, true, n.log); err != nil {
 		return err
 	}
 	defer func() { _ = n.archive.Close() }() // everything in it is durable
@@ -64,8 +66,10 @@ func (c archiverCmd) make(n node, nc *nats.Conn) (service, error) {
 }
 
 // openArchive opens the archive of a URL; create makes a folder that is not there.
-func openArchive(ctx context.Context, at string, create bool) (*archive.Archive, error) {
-	kept, err := archive.Open(ctx, at, archive.Options{Create: create, AWS: objectStore})
+func openArchive(ctx context.Context, at string, create bool, log *slog.Logger) (*archive.Archive, error) {
+	kept, err := archive.Open(ctx, at, archive.Options{Create: create, AWS: func(ctx context.Context, region string) (aws.Config, error) {
+		return objectStore(ctx, region, log)
+	}})
 	if errors.Is(err, archive.ErrBadURL) {
 		return nil, usageError{fmt.Errorf("--archive: %w", err)}
 	}
@@ -75,9 +79,9 @@ func openArchive(ctx context.Context, at string, create bool) (*archive.Archive,
 	return kept, nil
 }
 
-// objectStore is the SDK's configuration for S3.
-func objectStore(ctx context.Context, region string) (aws.Config, error) {
-	options := []func(*awsconfig.LoadOptions) error{awsconfig.WithHTTPClient(store.NewHTTPClient())}
+// objectStore is the SDK's configuration for S3; the SDK's warnings go to log.
+func objectStore(ctx context.Context, region string, log *slog.Logger) (aws.Config, error) {
+	options := []func(*awsconfig.LoadOptions) error{awsconfig.WithHTTPClient(store.NewHTTPClient()), awsconfig.WithLogger(process.AWSLog(log))}
 	if region != "" {
 		options = append(options, awsconfig.WithRegion(region))
 	}

@@ -167,7 +167,7 @@ func (c auditVerifyCmd) Run(ctx context.Context, o output) error {
 	switch {
 	case len(all.Findings) == 0:
 		return nil
-	case isMissing(all) && all.Archive == "":
+	case isMissing(all) && !all.ArchiveSearched:
 		return advise(errNotWhole, "This node reads no archive: start admission with --archive to look for events that have left the table.")
 	case isMissing(all):
 		return advise(errNotWhole, "If an archiver is behind (see `tidegate services`), what is missing may still be on its way.")
@@ -218,7 +218,7 @@ func (o output) verify(ctx context.Context, admin tidegate.Admin, request api.Au
 		if err != nil {
 			return all, err
 		}
-		all.Checked, all.Archive = done.Add(part.Checked), part.Archive
+		all.Checked, all.ArchiveSearched = done.Add(part.Checked), part.ArchiveSearched
 		all.Findings = append(all.Findings, part.Findings...)
 		if request.Cursor = part.Cursor; request.Cursor == "" {
 			return all, nil
@@ -229,8 +229,8 @@ func (o output) verify(ctx context.Context, admin tidegate.Admin, request api.Au
 // printVerified adds the findings of a verification.
 func printVerified(p *page, all api.AuditVerifyReply) {
 	places := "in the table"
-	if all.Archive != "" {
-		places += " and in " + all.Archive
+	if all.ArchiveSearched {
+		places += " and in the archive"
 	}
 	if len(all.Findings) == 0 {
 		p.line("%d events %s: none is missing, doubled or altered", all.Checked, places)

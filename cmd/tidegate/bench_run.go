@@ -52,7 +52,7 @@ func (f loadFlags) open(ctx context.Context, prefix string, entities int) (targe
 		}
 	}
 	for range f.Connections {
-		nc, err := f.dial("tidegate load", tidegate.InboxPrefix(f.Namespace))
+		nc, err := f.dial("tidegate load", f.inbox())
 		if err != nil {
 			done()
 			return loadgen.Target{}, nil, err

@@ -15,7 +15,7 @@ func TestCapacity(t *testing.T) {
 	text := transcript(t, env,
 		"capacity gpt-4",
 		"capacity gpt/",
-		"capacity 4gpt",
+		"capacity _default_",
 		"limits set --resource gpt-4 rpm=10/520week tpm=1000/520week",
 		"acquire key-1 gpt-4 rpm=4 tpm=250",
 		"acquire key-2 gpt-4 rpm=10",

@@ -21,7 +21,7 @@ Exit code 0: they fit; 1: they do not, and what to do is printed.`
 
 // Run prints the report.
 func (c checkCmd) Run(ctx context.Context, o output) error {
-	client, err := c.open(ctx)
+	client, err := c.open(ctx, o)
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ func TestCheck(t *testing.T) {
 	s := startUp(t, "--dynamodb-listen", "127.0.0.1:0")
 	endpoint := s.endpoint(t)
 	env := map[string]string{"TIDEGATE_DYNAMODB_ENDPOINT": endpoint, "TIDEGATE_NATS": s.nats}
-	client, err := storeFlags{Endpoint: endpoint}.open(t.Context())
+	client, err := storeFlags{Endpoint: endpoint}.open(t.Context(), output{environment: newWorld().environment(), atEnd: new(tasks)})
 	require.NoError(t, err)
 
 	text := transcript(t, env, "check", "check --json", "check --table missing", "check --table missing --json",

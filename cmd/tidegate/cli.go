@@ -23,7 +23,8 @@ const (
 )
 
 // envPrefix begins the name of every environment variable that stands for a
-// flag.
+// flag. Only connections and the settings of services have variables: a variable that is
+// forgotten in a shell must not choose what a command changes.
 const envPrefix = "TIDEGATE_"
 
 const description = `Rate-limit admission over NATS, kept in DynamoDB.
@@ -54,7 +55,8 @@ func run(ctx context.Context, args []string, p environment) int {
 		return p.misuse(err)
 	}
 	command.BindTo(ctx, (*context.Context)(nil))
-	o := output{environment: p, json: c.JSON}
+	o := output{environment: p, json: c.JSON, atEnd: new(tasks)}
+	defer o.atEnd.run()
 	command.Bind(o)
 	return o.end(command.Selected(), command.Run())
 }
@@ -75,18 +77,19 @@ func asMeant(args []string) []string {
 // newParser makes the parser; *helped is set once it has printed help.
 func newParser(c *cli, p environment) (parser *kong.Kong, helped *bool, err error) {
 	helped = new(bool)
+	variables := map[*kong.Flag]bool{}
 	parser, err = kong.New(c,
 		kong.Name("tidegate"),
 		kong.Description(description),
 		kong.Writers(p.stdout, p.stderr),
 		kong.Exit(func(int) { *helped = true }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
-		kong.ValueFormatter(describeFlag),
+		kong.ValueFormatter(func(value *kong.Value) string { return describe(value, variables) }),
 		kong.Vars{
 			"nats": defaultNATS, "natsListen": defaultNATSListen,
 			"namespace": api.DefaultNamespace, "table": table.DefaultName, "archive": localArchive,
 		},
-		kong.Resolvers(fromEnvironment(p.getenv)),
+		kong.Resolvers(fromEnvironment(p.getenv, variables)),
 		kong.ExplicitGroups([]kong.Group{
 			{Key: "run", Title: "Run it:"},
 			{Key: "use", Title: "Use it:"},
@@ -95,7 +98,24 @@ func newParser(c *cli, p environment) (parser *kong.Kong, helped *bool, err erro
 			{Key: "about", Title: "About it:"},
 		}),
 	)
+	if err == nil {
+		markVariables(parser.Model.Node, variables)
+	}
 	return parser, helped, err
+}
+
+// markVariables collects the flags that a variable can stand for: all flags of the commands
+// that run services, and of other commands the flags tagged `variable`.
+func markVariables(node *kong.Node, variables map[*kong.Flag]bool) {
+	runs := node.Group != nil && node.Group.Key == "run"
+	for _, flag := range node.Flags {
+		if flag.Name != "help" && (runs || flag.Tag.Has("variable")) {
+			variables[flag] = true
+		}
+	}
+	for _, child := range node.Children {
+		markVariables(child, variables)
+	}
 }
 
 // environmentName is the environment variable that stands for a flag.
@@ -104,18 +124,18 @@ func environmentName(flag string) string {
 }
 
 // fromEnvironment gives flags that are not typed the value of their variable.
-func fromEnvironment(getenv func(string) string) kong.Resolver {
+func fromEnvironment(getenv func(string) string, variables map[*kong.Flag]bool) kong.Resolver {
 	return kong.ResolverFunc(func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
-		if value := getenv(environmentName(flag.Name)); value != "" && flag.Name != "help" {
+		if value := getenv(environmentName(flag.Name)); value != "" && variables[flag] {
 			return value, nil
 		}
 		return nil, nil
 	})
 }
 
-// describeFlag is a flag's help, with its environment variable.
-func describeFlag(value *kong.Value) string {
-	if value.Flag == nil || value.Flag.Name == "help" {
+// describe is the help of a flag or an argument, with its environment variable if any.
+func describe(value *kong.Value, variables map[*kong.Flag]bool) string {
+	if value.Flag == nil || !variables[value.Flag] {
 		return value.Help
 	}
 	return strings.TrimSuffix(value.Help, ".") + " ($" + environmentName(value.Flag.Name) + ")."

@@ -60,8 +60,8 @@ func TestMisuse(t *testing.T) {
 		"acquire key-1 gpt-4 rpm:1",
 		"acquire key-1 gpt-4 rpm=1 rpm=2",
 		"acquire key-1 gpt-4 wcu=1",
-		"acquire key/1 gpt-4 rpm=1",
-		"acquire key-1 4gpt rpm=1",
+		"acquire key\u200b1 gpt-4 rpm=1",
+		"acquire key-1 _default_ rpm=1",
 		"acquire key-1 gpt-4 rpm=1 --on-unavailable maybe",
 		"acquire key-1 gpt-4 rpm=1 --limit rpm=1",
 		"acquire key-1 gpt-4 rpm=1 --limit wcu=1/min",
@@ -75,7 +75,7 @@ func TestMisuse(t *testing.T) {
 		"status",
 		"status --jsn key-1",
 		"status key-1 gpt-4 rpm",
-		"status key/1",
+		"status key\u200b1",
 		"limits",
 		"limits st",
 		"limits set",
@@ -87,35 +87,35 @@ func TestMisuse(t *testing.T) {
 		"limits set --system rpm=0/min",
 		"limits set --system rpm=100/min rpm=10/s",
 		"limits set --system --entity key-1 rpm=100/min",
-		"limits set --entity key/1 rpm=100/min",
-		"limits set --resource 4gpt rpm=100/min",
+		"limits set --entity key\u200b1 rpm=100/min",
+		"limits set --resource _default_ rpm=100/min",
 		"limits set --system rpm=100/min --on-unavailable maybe",
 		"shards key-1",
-		"shards key/1 gpt-4",
+		"shards key\u200b1 gpt-4",
 		"shards key-1 gpt-4 --over 0s",
 		"bucket",
 		"bucket reset key-1",
-		"bucket reset key-1 4gpt",
+		"bucket reset key-1 _default_",
 		"limits get",
 		"limits get key-1",
 		"limits delete",
-		"limits list --resource 4gpt",
+		"limits list --resource _default_",
 		"limits resolve key-1",
-		"limits resolve key/1 gpt-4",
+		"limits resolve key\u200b1 gpt-4",
 		"entity create",
-		"entity create key/1",
+		"entity create key\u200b1",
 		"entity create key-1 --cascade",
 		"entity create key-1 --parent key-1",
 		"entity create key-1 --meta team",
 		"entity create key-1 --meta team=a --meta team=b",
 		"entity create key-1 --meta a*b=c",
-		"entity get key/1",
+		"entity get key\u200b1",
 		"entity update key-1",
 		"entity update key-1 --parent acme --no-parent",
 		"entity update key-1 --no-parent --cascade",
 		"entity update key-1 --name x --if-version -1",
-		"entity delete key/1",
-		"entity children key/1",
+		"entity delete key\u200b1",
+		"entity children key\u200b1",
 		"audit list --entity key-1 --resource gpt-4",
 		"audit list --action limits.guess",
 		"audit list --from yesterday",
@@ -148,9 +148,9 @@ func TestEveryMisuseEndsWithUsage(t *testing.T) {
 	}
 }
 
-// TestEveryFlagHasAVariable gives every flag a value that it must refuse, or
-// take, by its variable alone.
-func TestEveryFlagHasAVariable(t *testing.T) {
+// TestConnectionsAndServicesHaveVariables gives flags a value that they must refuse, or
+// take, by their variables alone.
+func TestConnectionsAndServicesHaveVariables(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		line, variable, value, says string
@@ -159,13 +159,6 @@ func TestEveryFlagHasAVariable(t *testing.T) {
 		{"acquire key-1 gpt-4 rpm=1", "TIDEGATE_NATS", "nats://127.0.0.1:1", "nats://127.0.0.1:1", exitError},
 		{"acquire key-1 gpt-4 rpm=1", "TIDEGATE_CREDS", "/nowhere/creds", "/nowhere/creds", exitError},
 		{"acquire key-1 gpt-4 rpm=1", "TIDEGATE_NAMESPACE", "No", "--namespace", exitUsage},
-		{"acquire key-1 gpt-4 rpm=1", "TIDEGATE_ON_UNAVAILABLE", "no", "--on-unavailable", exitUsage},
-		{"limits get --system", "TIDEGATE_ENTITY", "key-1", "--system stands alone", exitUsage},
-		{"limits get --system", "TIDEGATE_RESOURCE", "gpt-4", "--system stands alone", exitUsage},
-		{"limits get --entity key-1", "TIDEGATE_SYSTEM", "1", "--system stands alone", exitUsage},
-		{"entity create key-1", "TIDEGATE_PARENT", "key-1", "its own parent", exitUsage},
-		{"entity update key-1", "TIDEGATE_IF_VERSION", "-1", "what to change", exitUsage},
-		{"audit list", "TIDEGATE_FROM", "soon", "--from", exitUsage},
 		{"table status", "TIDEGATE_DYNAMODB_ENDPOINT", "nowhere", "--dynamodb-endpoint", exitUsage},
 		{"table delete", "TIDEGATE_TABLE", "mine", "in the table mine", exitUsage},
 		{"up", "TIDEGATE_NATS_LISTEN", "4222", "--nats-listen", exitUsage},
@@ -182,6 +175,41 @@ func TestEveryFlagHasAVariable(t *testing.T) {
 	w.env["TIDEGATE_JSON"] = "true"
 	require.Equal(t, exitDone, runWithin(t, []string{"version"}, w))
 	require.Contains(t, w.stdout.String(), `{"version":`)
+}
+
+// Nothing but a connection can come from the environment of a command that reads or changes
+// data: a forgotten variable must not choose another target or confirm a removal.
+func TestVariablesChooseNoTarget(t *testing.T) {
+	t.Parallel()
+	connection := map[string]bool{
+		"json": true, "nats": true, "creds": true, "nats-ca": true, "nats-cert": true, "nats-key": true, "namespace": true,
+		"nats-monitor": true, "dynamodb-endpoint": true, "dynamodb-ca": true, "region": true, "table": true,
+	}
+	var c cli
+	parser, _, err := newParser(&c, newWorld().environment())
+	require.NoError(t, err)
+	variables := map[*kong.Flag]bool{}
+	markVariables(parser.Model.Node, variables)
+	asked := 0
+	for _, command := range parser.Model.Leaves(true) {
+		runs := command.Group != nil && command.Group.Key == "run"
+		for _, flags := range command.AllFlags(false) {
+			for _, flag := range flags {
+				if flag.Name == "help" {
+					continue
+				}
+				asked++
+				w := newWorld()
+				w.env[environmentName(flag.Name)] = "from the environment"
+				value, err := fromEnvironment(w.environment().getenv, variables).Resolve(nil, nil, flag)
+				require.NoError(t, err)
+				stands := runs || connection[flag.Name]
+				require.Equal(t, stands, value != nil, "%s --%s", command.Path(), flag.Name)
+				require.Equal(t, stands, strings.Contains(describe(flag.Value, variables), environmentName(flag.Name)), "%s --%s", command.Path(), flag.Name)
+			}
+		}
+	}
+	require.Greater(t, asked, 100)
 }
 
 // TestWhatIsTypedBeatsTheVariable: flags overrule the environment.

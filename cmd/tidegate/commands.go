@@ -2,7 +2,7 @@ package main
 
 // cli lists all commands; each group of commands is implemented in a file of its own.
 type cli struct {
-	JSON bool `name:"json" help:"Print JSON instead of text."`
+	JSON bool `name:"json" variable:"" help:"Print JSON instead of text."`
 
 	runCommands
 	useCommands
@@ -85,6 +85,7 @@ type entityCmd struct {
 type keyCmd struct {
 	List   keyListCmd   `cmd:"" help:"List the keys without their secrets."`
 	Rotate keyRotateCmd `cmd:"" help:"Create the next signing key, which is used once all nodes know it. Leases of older keys stay valid."`
+	Revoke keyRevokeCmd `cmd:"" help:"Refuse the leases of a key that leaked."`
 }
 
 type limitsCmd struct {

@@ -179,7 +179,15 @@ func TestTranscriptOperators(t *testing.T) {
 		"key rotate",
 		"key rotate",
 		"key list",
+		"key revoke AAAAAA",
+		"key revoke here",
 	)
+	var known api.LeaseKeyListReply
+	asks := newWorld()
+	asks.env = env
+	require.Equal(t, exitDone, runWithin(t, []string{"key", "list", "--json"}, asks))
+	require.NoError(t, json.Unmarshal([]byte(asks.stdout.String()), &known))
+	text += strings.ReplaceAll(transcript(t, env, "key revoke -- "+known.Keys[0].ID, "key list"), known.Keys[0].ID, "<key>")
 	golden(t, "operators.txt", s.placeless(steady(text)))
 	env["TIDEGATE_JSON"] = "1"
 	golden(t, "operators_json.txt", strings.ReplaceAll(steady(transcript(t, env,

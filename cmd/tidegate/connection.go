@@ -19,15 +19,15 @@ import (
 
 // natsFlags say which NATS server to use.
 type natsFlags struct {
-	NATS  string `name:"nats" default:"${nats}" placeholder:"URL" help:"NATS server, or a comma-separated list; default: ${nats}."`
-	Creds string `name:"creds" placeholder:"FILE" help:"NATS credentials file."`
+	NATS  string `name:"nats" variable:"" default:"${nats}" placeholder:"URL" help:"NATS server, or a comma-separated list; default: ${nats}."`
+	Creds string `name:"creds" variable:"" placeholder:"FILE" help:"NATS credentials file."`
 	natsTLSFlags
 }
 
 // clientFlags say whom to ask, and for whom.
 type clientFlags struct {
 	natsFlags
-	Namespace string `name:"namespace" default:"${namespace}" placeholder:"NAME" help:"Namespace; default: ${namespace}."`
+	Namespace string `name:"namespace" variable:"" default:"${namespace}" placeholder:"NAME" help:"Namespace; default: ${namespace}."`
 }
 
 const (
@@ -83,11 +83,12 @@ func (f natsFlags) dial(name string, options ...nats.Option) (*nats.Conn, error)
 	return nil, err
 }
 
-// dialService connects a service. The connection outlives every NATS outage; the log
-// reports each.
+// dialService connects a service by its name, with an inbox of its own. The connection
+// outlives every NATS outage; the log reports each, and the errors of all subscriptions.
 func (f natsFlags) dialService(ctx context.Context, name string, log *slog.Logger, via ...nats.Option) (*nats.Conn, error) {
-	return f.dial(name, append([]nats.Option{
+	return f.dial("tidegate "+name, append([]nats.Option{
 		nats.MaxReconnects(-1),
+		tidegate.InboxPrefix(name),
 		// A message from before an interruption must not reach the server after it: NATS may
 		// have forgotten the state that the message relied on.
 		nats.ReconnectBufSize(-1),
@@ -99,8 +100,12 @@ func (f natsFlags) dialService(ctx context.Context, name string, log *slog.Logge
 				log.WarnContext(ctx, "lost the connection to NATS: trying again until it is back", "error", err)
 			}
 		}),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			log.ErrorContext(ctx, "NATS reports an error", "error", err)
+		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
+			subject := ""
+			if sub != nil {
+				subject = sub.Subject
+			}
+			log.ErrorContext(ctx, "NATS reports an error", "subject", subject, "error", err)
 		}),
 	}, via...)...)
 }
@@ -110,8 +115,24 @@ func (f clientFlags) client(do func(*tidegate.Client) error) error {
 	if err := api.CheckNamespace(f.Namespace); err != nil {
 		return usageError{fmt.Errorf("--namespace: %w", err)}
 	}
-	return f.connected(tidegate.InboxPrefix(f.Namespace), func(c *tidegate.Client) error { return f.explain(do(c)) },
+	return f.connected(f.inbox(), func(c *tidegate.Client) error { return f.explain(do(c)) },
 		tidegate.WithNamespace(f.Namespace))
+}
+
+// inbox returns the option for the reply subjects that the user's permissions allow: those of
+// the user in the server's URL, or else of the tenant's services.
+func (f clientFlags) inbox() nats.Option {
+	for server := range strings.SplitSeq(f.NATS, ",") {
+		u, err := url.Parse(strings.TrimSpace(server))
+		if err != nil {
+			continue
+		}
+		// A lone name is a token, and a user with a dot is none of deploy/nats.
+		if _, named := u.User.Password(); named && api.CheckNamespace(u.User.Username()) == nil {
+			return tidegate.InboxPrefix(u.User.Username())
+		}
+	}
+	return tidegate.InboxPrefix(f.Namespace)
 }
 
 // stepTimeout bounds a single operator request: a step of a purge removes many items.

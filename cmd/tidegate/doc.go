@@ -16,5 +16,6 @@
 //	tidegate limits set --resource gpt-4 rpm=100/min         # in a second terminal
 //	tidegate acquire key-1 gpt-4 rpm=1 && call-the-model
 //
-// Every flag has an environment variable: --nats is TIDEGATE_NATS.
+// Connections and the settings of services have environment variables: --nats is
+// TIDEGATE_NATS.
 package main

@@ -15,7 +15,7 @@ import (
 
 // monitorFlags say where NATS servers tell about themselves.
 type monitorFlags struct {
-	NATSMonitor string `name:"nats-monitor" placeholder:"URL" help:"Monitoring address of the NATS server (comma-separated list for several), such as http://127.0.0.1:8222, to check that it syncs messages to disk before it acknowledges them."`
+	NATSMonitor string `name:"nats-monitor" variable:"" placeholder:"URL" help:"Monitoring address of the NATS server (comma-separated list for several), such as http://127.0.0.1:8222, to check that it syncs messages to disk before it acknowledges them."`
 }
 
 const (

@@ -53,7 +53,7 @@ func (f nodeFlags) node(ctx context.Context, o output) (node, error) {
 	}
 	f.warn(ctx, n.log)
 	n.table = f.Table
-	n.store, err = f.aws(ctx)
+	n.store, err = f.aws(ctx, n.log)
 	return n, err
 }
 
@@ -81,7 +81,7 @@ func (n node) serve(ctx context.Context, admin adminFlags, name string, create m
 
 // run runs a service until ctx ends; it calls ready once the service is.
 func (n node) run(ctx context.Context, name string, create maker, ready func()) error {
-	nc, err := n.nats.dialService(ctx, "tidegate "+name, n.log, n.via...)
+	nc, err := n.nats.dialService(ctx, name, n.log, n.via...)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,19 @@ import (
 // output is the destination of a command's result.
 type output struct {
 	environment
-	json bool
+	json  bool
+	atEnd *tasks
+}
+
+// tasks are calls that a command leaves for its end.
+type tasks struct{ calls []func() }
+
+func (t *tasks) add(call func()) { t.calls = append(t.calls, call) }
+
+func (t *tasks) run() {
+	for _, call := range t.calls {
+		call()
+	}
 }
 
 // write prints value as JSON, or as the text that text writes.

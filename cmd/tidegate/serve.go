@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -51,16 +52,42 @@ func checkListen(flag, address string) error {
 	return nil
 }
 
-// checkLoopback refuses an address that other machines can reach.
-func checkLoopback(flag, address string) error {
+// networkFlags say from where listeners without access control can be reached.
+type networkFlags struct {
+	TrustNetwork bool     `name:"trust-network" help:"Allow listeners on other interfaces than loopback, such as a container network. They have no access control: every client that reaches them has full access."`
+	AllowHost    []string `name:"allow-host" placeholder:"NAME" help:"Host name under which clients reach the store, such as that of its container; repeatable. Default: IP addresses and localhost, so that no web page can reach it by a name of its own."`
+}
+
+// check refuses a malformed address, and an address that other machines can reach unless the
+// network is trusted. full says what a client of the listener may do.
+func (f networkFlags) check(flag, address, full string) error {
 	if err := checkListen(flag, address); err != nil {
 		return err
 	}
-	host, _, _ := net.SplitHostPort(address)
-	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return usageError{fmt.Errorf("%s %s is not on loopback: the store checks no signatures, so every client that reaches it has full access; write 127.0.0.1:8000", flag, address)}
+	host, port, _ := net.SplitHostPort(address)
+	if ip := net.ParseIP(host); f.TrustNetwork || host == "localhost" || ip != nil && ip.IsLoopback() {
+		return nil
 	}
-	return nil
+	return usageError{fmt.Errorf("%s %s is not on loopback, and every client that reaches it %s: write 127.0.0.1:%s, or add --trust-network if each machine that can reach it may do that",
+		flag, address, full, port)}
+}
+
+// Rights of clients of a listener without access control.
+const (
+	fullNATS  = "can spend for, and change the limits of, every tenant, without a password"
+	fullStore = "can read and change everything stored, as the store checks no signatures"
+	fullAdmin = "sees metrics and health, without a password"
+)
+
+// guard serves the store only to clients that are no web pages of another origin.
+func (f networkFlags) guard(store http.Handler) http.Handler {
+	return process.GuardHost(store, f.AllowHost, func(w http.ResponseWriter, status int, message string) {
+		w.Header().Set("Content-Type", "application/x-amz-json-1.0")
+		w.WriteHeader(status)
+		_ = json.NewEncoder(w).Encode(map[string]string{ // the caller may be gone
+			"__type": "com.amazon.coral.service#AccessDeniedException", "message": message,
+		})
+	})
 }
 
 // listenHTTP serves until stop is called, which gives requests under way a
@@ -71,7 +98,7 @@ func listenHTTP(ctx context.Context, flag, address string, handler http.Handler,
 	if err != nil {
 		return "", nil, explainListen(flag, address, err)
 	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout, ErrorLog: slog.NewLogLogger(process.Lines(log, "the HTTP server says"), slog.LevelWarn)}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/url"
 	"os"
@@ -16,15 +17,16 @@ import (
 	"github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/tidegate/tidegate/internal/process"
 	"github.com/tidegate/tidegate/internal/store"
 )
 
 // storeFlags say which DynamoDB and which table to use.
 type storeFlags struct {
-	Endpoint string `name:"dynamodb-endpoint" placeholder:"URL" help:"DynamoDB endpoint; default: the region's."`
-	CA       string `name:"dynamodb-ca" placeholder:"FILE" help:"Certificate authority of the DynamoDB endpoint (PEM); default: the machine's."`
-	Region   string `name:"region" placeholder:"REGION" help:"AWS region; default: from the AWS environment and configuration files."`
-	Table    string `name:"table" default:"${table}" placeholder:"NAME" help:"Table; default: ${table}."`
+	Endpoint string `name:"dynamodb-endpoint" variable:"" placeholder:"URL" help:"DynamoDB endpoint; default: the region's."`
+	CA       string `name:"dynamodb-ca" variable:"" placeholder:"FILE" help:"Certificate authority of the DynamoDB endpoint (PEM); default: the machine's."`
+	Region   string `name:"region" variable:"" placeholder:"REGION" help:"AWS region; default: from the AWS environment and configuration files."`
+	Table    string `name:"table" variable:"" default:"${table}" placeholder:"NAME" help:"Table; default: ${table}."`
 }
 
 const (
@@ -34,13 +36,13 @@ const (
 	localCredentials = "tidegate"
 )
 
-// aws is the SDK's configuration for the store.
-func (f storeFlags) aws(ctx context.Context) (aws.Config, error) {
+// aws is the SDK's configuration for the store; the SDK's warnings go to log.
+func (f storeFlags) aws(ctx context.Context, log *slog.Logger) (aws.Config, error) {
 	local, err := f.local()
 	if err != nil {
 		return aws.Config{}, err
 	}
-	options := []func(*awsconfig.LoadOptions) error{awsconfig.WithHTTPClient(store.NewHTTPClient())}
+	options := []func(*awsconfig.LoadOptions) error{awsconfig.WithHTTPClient(store.NewHTTPClient()), awsconfig.WithLogger(process.AWSLog(log))}
 	if f.Region != "" {
 		options = append(options, awsconfig.WithRegion(f.Region))
 	}

@@ -18,7 +18,7 @@ type tableCreateCmd struct{ storeFlags }
 
 // Run creates.
 func (c tableCreateCmd) Run(ctx context.Context, o output) error {
-	client, err := c.open(ctx)
+	client, err := c.open(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ type tableStatusCmd struct{ storeFlags }
 
 // Run prints the table's state.
 func (c tableStatusCmd) Run(ctx context.Context, o output) error {
-	client, err := c.open(ctx)
+	client, err := c.open(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (c tableDeleteCmd) Run(ctx context.Context, o output) error {
 	if !c.Yes {
 		return usageError{fmt.Errorf("this deletes all limits, balances and usage in the table %s permanently; add --yes to confirm", c.Table)}
 	}
-	client, err := c.open(ctx)
+	client, err := c.open(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (c tableDeleteCmd) Run(ctx context.Context, o output) error {
 }
 
 type tableTemplateCmd struct {
-	Table string `name:"table" default:"${table}" placeholder:"NAME" help:"Table; default: ${table}."`
+	Table string `name:"table" variable:"" default:"${table}" placeholder:"NAME" help:"Table; default: ${table}."`
 }
 
 func (tableTemplateCmd) Help() string {
@@ -105,8 +105,12 @@ func (c tableTemplateCmd) Run(o output) error {
 }
 
 // open makes a client of the store.
-func (f storeFlags) open(ctx context.Context) (*dynamodb.Client, error) {
-	cfg, err := f.aws(ctx)
+func (f storeFlags) open(ctx context.Context, o output) (*dynamodb.Client, error) {
+	log, err := logFlags{LogLevel: "warn"}.logger(o)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := f.aws(ctx, log)
 	if err != nil {
 		return nil, err
 	}

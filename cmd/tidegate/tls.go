@@ -13,9 +13,9 @@ import (
 // to NATS. The files are read again for each connection, so that certificates can be
 // renewed while a service runs.
 type natsTLSFlags struct {
-	NATSCA   string `name:"nats-ca" placeholder:"FILE" help:"Use TLS and trust NATS servers of this certificate authority (PEM). Default: the machine's authorities, with TLS if the server or a tls:// URL requires it."`
-	NATSCert string `name:"nats-cert" placeholder:"FILE" help:"Certificate to show to the NATS server (PEM)."`
-	NATSKey  string `name:"nats-key" placeholder:"FILE" help:"Private key of the certificate (PEM)."`
+	NATSCA   string `name:"nats-ca" variable:"" placeholder:"FILE" help:"Use TLS and trust NATS servers of this certificate authority (PEM). Default: the machine's authorities, with TLS if the server or a tls:// URL requires it."`
+	NATSCert string `name:"nats-cert" variable:"" placeholder:"FILE" help:"Certificate to show to the NATS server (PEM)."`
+	NATSKey  string `name:"nats-key" variable:"" placeholder:"FILE" help:"Private key of the certificate (PEM)."`
 }
 
 // options returns the TLS options of a connection.

@@ -22,7 +22,8 @@ import (
 type upCmd struct {
 	Dir            string `name:"dir" default:"./tidegate-data" placeholder:"DIR" help:"Data directory; default: ./tidegate-data."`
 	NATSListen     string `name:"nats-listen" default:"${natsListen}" placeholder:"ADDR" help:"Address on which NATS listens; default: ${natsListen}. Port 0 picks a free port."`
-	DynamoDBListen string `name:"dynamodb-listen" placeholder:"ADDR" help:"Also serve the DynamoDB API, for the AWS CLI and SDKs, on loopback: 127.0.0.1:8000."`
+	DynamoDBListen string `name:"dynamodb-listen" placeholder:"ADDR" help:"Also serve the DynamoDB API, for the AWS CLI and SDKs, at this address, such as 127.0.0.1:8000."`
+	networkFlags
 	fsyncFlags
 	adminFlags
 }
@@ -57,7 +58,7 @@ func (c upCmd) Run(ctx context.Context, o output) error {
 		admin.AddVitalCheck("store", func(context.Context) error { return embedded.Health() })
 		if c.DynamoDBListen != "" {
 			var stop func()
-			if c.DynamoDBListen, stop, err = listenHTTP(ctx, "--dynamodb-listen", c.DynamoDBListen, embedded, log); err != nil {
+			if c.DynamoDBListen, stop, err = listenHTTP(ctx, "--dynamodb-listen", c.DynamoDBListen, c.guard(embedded), log); err != nil {
 				return err
 			}
 			defer stop()
@@ -68,10 +69,11 @@ func (c upCmd) Run(ctx context.Context, o output) error {
 		}
 		defer ns.Shutdown()
 		store := engine.Config(embedded.HTTPClient(), localRegion)
+		store.Logger = process.AWSLog(log)
 		if err := prepareTable(ctx, dynamodb.NewFromConfig(store), table.DefaultName); err != nil {
 			return err
 		}
-		kept, err := c.openArchive(ctx)
+		kept, err := c.openArchive(ctx, log)
 		if err != nil {
 			return err
 		}
@@ -114,30 +116,30 @@ func (n node) all(ctx context.Context, embedded *engine.Engine, ready func()) er
 }
 
 // openArchive opens the audit archive of the data directory.
-func (c upCmd) openArchive(ctx context.Context) (*archive.Archive, error) {
+func (c upCmd) openArchive(ctx context.Context, log *slog.Logger) (*archive.Archive, error) {
 	at, err := folderURL(filepath.Join(c.Dir, "archive"))
 	if err != nil {
 		return nil, err
 	}
-	return openArchive(ctx, at, true)
+	return openArchive(ctx, at, true, log)
 }
 
-// check refuses addresses that cannot be listened on.
+// check refuses addresses that cannot, or should not, be listened on.
 func (c upCmd) check() error {
-	err := checkListen("--nats-listen", c.NATSListen)
+	err := c.networkFlags.check("--nats-listen", c.NATSListen, fullNATS)
 	if err == nil {
-		err = checkListen("--admin-listen", c.AdminListen)
+		err = c.networkFlags.check("--admin-listen", c.AdminListen, fullAdmin)
 	}
 	if err == nil && c.DynamoDBListen != "" {
-		err = checkLoopback("--dynamodb-listen", c.DynamoDBListen)
+		err = c.networkFlags.check("--dynamodb-listen", c.DynamoDBListen, fullStore)
 	}
 	return err
 }
 
 type dynamodbCmd struct {
-	Listen       string `name:"listen" default:"127.0.0.1:8000" placeholder:"ADDR" help:"Address to listen on, loopback only; default: 127.0.0.1:8000. Port 0 picks a free port."`
-	TrustNetwork bool   `name:"trust-network" help:"Allow --listen on other interfaces than loopback, such as a container network. The store has no access control: every client has full access."`
-	Dir          string `name:"dir" placeholder:"DIR" help:"Data directory, such as that of tidegate up; default: none, the store is in memory."`
+	Listen string `name:"listen" default:"127.0.0.1:8000" placeholder:"ADDR" help:"Address to listen on; default: 127.0.0.1:8000. Port 0 picks a free port."`
+	Dir    string `name:"dir" placeholder:"DIR" help:"Data directory, such as that of tidegate up; default: none, the store is in memory."`
+	networkFlags
 	fsyncFlags
 	logFlags
 }
@@ -148,11 +150,7 @@ func (dynamodbCmd) Help() string {
 
 // Run serves until ctx ends.
 func (c dynamodbCmd) Run(ctx context.Context, o output) (err error) {
-	check := checkLoopback
-	if c.TrustNetwork {
-		check = checkListen
-	}
-	if err := check("--listen", c.Listen); err != nil {
+	if err := c.check("--listen", c.Listen, fullStore); err != nil {
 		return err
 	}
 	log, err := c.logger(o)
@@ -164,7 +162,7 @@ func (c dynamodbCmd) Run(ctx context.Context, o output) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeEngine()) }()
-	bound, stop, err := listenHTTP(ctx, "--listen", c.Listen, withHealth(embedded), log)
+	bound, stop, err := listenHTTP(ctx, "--listen", c.Listen, c.guard(withHealth(embedded)), log)
 	if err != nil {
 		return err
 	}

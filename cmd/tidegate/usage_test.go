@@ -27,7 +27,7 @@ func TestUsage(t *testing.T) {
 		"usage key-1 --window weekly",
 		"usage key-1 --from yesterday",
 		"usage key-1 --from 2026-03-02 --to 2026-03-01",
-		"usage key-1 --resource 4gpt",
+		"usage key-1 --resource _default_",
 	)
 	golden(t, "usage_refused.txt", s.placeless(steady(text)))
 	for _, report := range counted(t, env, "usage key-1", 5, 200) {

@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	dirMode  = 0o750
-	fileMode = 0o640
+	// dirMode and fileMode are of a service's own: the table holds signing keys.
+	dirMode  = 0o700
+	fileMode = 0o600
 
 	lockName       = "LOCK"
 	logPrefix      = "log-"
@@ -33,6 +34,9 @@ func lock(dir string, sync func(string) error) (used bool, unlock func() error, 
 	if err := makeDir(filepath.Clean(dir), sync); err != nil {
 		return false, nil, fmt.Errorf("make the directory %s: %w", dir, err)
 	}
+	// Earlier releases made directories that the group may read. A file system without
+	// modes refuses the change, and has nothing to tighten.
+	_ = os.Chmod(dir, dirMode)
 	path := filepath.Join(dir, lockName)
 	_, err = os.Stat(path)
 	used = err == nil

@@ -77,7 +77,7 @@ func stepOf(ns string, req *api.AuditListRequest) store.Step {
 func TargetOf(level api.LimitsTarget) string {
 	switch {
 	case level.Entity != "":
-		return level.Entity
+		return keys.AuditEntity(level.Entity)
 	case level.Resource != "":
 		return keys.AuditResource(level.Resource)
 	}

@@ -137,7 +137,7 @@ func TestBadRequestsAreRefusedBeforeAnyIO(t *testing.T) {
 		code  api.Code
 		field string
 	}{
-		"bad entity":       {api.AuditListRequest{LimitsTarget: api.LimitsTarget{Entity: "a#b"}}, api.CodeInvalidEntity, "entity"},
+		"bad entity":       {api.AuditListRequest{LimitsTarget: api.LimitsTarget{Entity: "a\tb"}}, api.CodeInvalidEntity, "entity"},
 		"entity, resource": {api.AuditListRequest{LimitsTarget: api.LimitsTarget{Entity: "a", Resource: "b"}}, api.CodeUnknownField, "resource"},
 		"bad action":       {api.AuditListRequest{Action: "limits.guess"}, api.CodeInvalidAction, "action"},
 		"before 1970":      {api.AuditListRequest{FromMs: -1}, api.CodeInvalidTime, "from_ms"},

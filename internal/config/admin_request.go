@@ -6,7 +6,7 @@ import "github.com/tidegate/tidegate/pkg/api"
 type AdminRequest struct {
 	Namespace   string // its name, in subjects
 	NamespaceID string // in keys; keys.Registry for an operator's request
-	Info        string // header api.HeaderRequestInfo; empty for none
+	Info        string // header api.HeaderRequestInfo; empty unless it occurs once, in a well-formed header block
 	Verb        api.Verb
 	Body        []byte
 }

@@ -148,7 +148,7 @@ func (s *EntityStore) change(ctx context.Context, ns string, by api.Principal, a
 	plan func(ctx context.Context, f *family, known *table.Entity) error,
 ) error {
 	return change(ctx, s.audit, audit.Change{
-		Namespace: ns, By: by, Action: action, Target: id,
+		Namespace: ns, By: by, Action: action, Target: keys.AuditEntity(id),
 		Plan: func(ctx context.Context) (audit.Plan, error) {
 			f := s.family(ns)
 			known, err := f.member(ctx, id)

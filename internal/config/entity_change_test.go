@@ -153,8 +153,8 @@ func TestBadRequestsAreRefusedBeforeAnyIO(t *testing.T) {
 		field   string
 	}{
 		"no id":         {api.EntityCreateRequest{}, api.CodeInvalidEntity, "entity"},
-		"bad id":        {api.EntityCreateRequest{ID: "a#b"}, api.CodeInvalidEntity, "entity"},
-		"bad parent":    {api.EntityCreateRequest{ID: "a", Parent: "a/b"}, api.CodeInvalidEntity, "parent"},
+		"bad id":        {api.EntityCreateRequest{ID: "a\tb"}, api.CodeInvalidEntity, "entity"},
+		"bad parent":    {api.EntityCreateRequest{ID: "a", Parent: "a\tb"}, api.CodeInvalidEntity, "parent"},
 		"own parent":    {api.EntityCreateRequest{ID: "a", Parent: "a"}, api.CodeInvalidParent, "parent"},
 		"cascade alone": {api.EntityCreateRequest{ID: "a", Cascade: true}, api.CodeMissingField, "parent"},
 		"long name":     {api.EntityCreateRequest{ID: "a", Name: strings.Repeat("x", 129)}, api.CodeInvalidName, "name"},
@@ -168,7 +168,7 @@ func TestBadRequestsAreRefusedBeforeAnyIO(t *testing.T) {
 		_, err := f.store.Create(t.Context(), ns, by(), c.request)
 		require.Equal(t, c.field, requireCode(t, c.code, err).Field, name)
 	}
-	yes, nobody, bad := true, "", "a b"
+	yes, nobody, bad := true, "", "a\tb"
 	for name, c := range map[string]struct {
 		request api.EntityUpdateRequest
 		code    api.Code
@@ -182,7 +182,7 @@ func TestBadRequestsAreRefusedBeforeAnyIO(t *testing.T) {
 		_, err := f.store.Update(t.Context(), ns, by(), c.request)
 		require.Equal(t, c.field, requireCode(t, c.code, err).Field, name)
 	}
-	_, err := f.store.Get(t.Context(), ns, "a b")
+	_, err := f.store.Get(t.Context(), ns, "a\tb")
 	requireCode(t, api.CodeInvalidEntity, err)
 	requireCode(t, api.CodeMissingField, f.store.Delete(t.Context(), ns, by(), api.EntityDeleteRequest{}))
 	_, err = f.store.Children(t.Context(), ns, api.EntityChildrenRequest{})

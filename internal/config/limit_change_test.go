@@ -99,7 +99,7 @@ func TestBadLevelsAreRefusedBeforeAnyIO(t *testing.T) {
 	}{
 		"no level":        {api.LimitsTarget{}, many[:1], "", api.CodeMissingField, ""},
 		"two levels":      {api.LimitsTarget{System: true, Entity: "alice"}, many[:1], "", api.CodeUnknownField, "system"},
-		"bad entity":      {api.LimitsTarget{Entity: "a#b"}, many[:1], "", api.CodeInvalidEntity, "entity"},
+		"bad entity":      {api.LimitsTarget{Entity: "a\tb"}, many[:1], "", api.CodeInvalidEntity, "entity"},
 		"bad resource":    {api.LimitsTarget{Resource: "_default_"}, many[:1], "", api.CodeInvalidResource, "resource"},
 		"no limits":       {target(), nil, "", api.CodeMissingField, "limits"},
 		"too many":        {target(), many, "", api.CodeTooManyLimits, "limits"},

@@ -178,7 +178,7 @@ func TestForgedCursorsAreRefused(t *testing.T) {
 
 func TestListRefusesBadRequests(t *testing.T) {
 	f := newLimitFixture(t)
-	_, err := f.store.List(t.Context(), ns, api.LimitsListRequest{LimitsTarget: api.LimitsTarget{Entity: "a#b"}})
+	_, err := f.store.List(t.Context(), ns, api.LimitsListRequest{LimitsTarget: api.LimitsTarget{Entity: "a\tb"}})
 	requireCode(t, api.CodeInvalidEntity, err)
 	for _, n := range []int64{-1, api.MaxPage + 1} {
 		_, err = f.store.List(t.Context(), ns, api.LimitsListRequest{Limit: n})

@@ -99,7 +99,7 @@ func TestWhatIsNoManifest(t *testing.T) {
 		"too many limits":    {many(17), `f:5: resource gpt-4 has 17 limits; a level has at most 16`},
 		"a policy alone":     {head + "limits: {}\non_unavailable: {system: allow}\n", `f:4: the policy of system is of a level without limits; add limits for it, or remove the policy`},
 		"a file too large":   {strings.Repeat("#", config.MaxManifestBytes+1), fmt.Sprintf(`f:1: the file has %d bytes; split it: a manifest has at most %d`, config.MaxManifestBytes+1, config.MaxManifestBytes)},
-		"a long name":        {head + "limits: {resources: {" + strings.Repeat("x", 300) + ": {rpm: 1/s}}}\n", `f:3: "` + strings.Repeat("x", 60) + `…" cannot be used here; a resource has at most 64 letters`},
+		"a long name":        {head + "limits: {resources: {" + strings.Repeat("x", 300) + ": {rpm: 1/s}}}\n", `f:3: "` + strings.Repeat("x", 60) + `…" cannot be used here; a resource has 1 to 256 bytes`},
 		"a number of tokens": {head + "limits: {system: {rpm: 60}}\n", `f:3: "60" is no limit for rpm; write amount/period or amount/period:burst, such as 100/min or 10000/min:20000`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -111,6 +111,15 @@ func (c *NamespaceCache) Cached(name string) (id string, ok bool) {
 	return e.id, true
 }
 
+// Last returns the id that a namespace was last known under, however old. A node that has
+// never served the namespace does not know it.
+func (c *NamespaceCache) Last(name string) (id string, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, ok := c.known.Peek(name)
+	return e.id, ok
+}
+
 // Lookup returns the id of a namespace from memory, or by a lookup that all
 // concurrent callers share and that repeats until ctx ends. It fails as
 // [Namespaces.Lookup] does. During an outage a known id stays valid; if the store

@@ -2,6 +2,7 @@ package config
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -42,6 +43,9 @@ func (o *NamespaceOperator) Purge(ctx context.Context, name string, by api.Princ
 	if err != nil {
 		return api.NamespacePurgeReply{}, err
 	}
+	if err := o.endLife(ctx, n.ID); err != nil {
+		return api.NamespacePurgeReply{}, fmt.Errorf("purge namespace %s: %w", name, err)
+	}
 	reply := api.NamespacePurgeReply{}
 	for look := range 2 {
 		if look > 0 {
@@ -66,6 +70,16 @@ func (o *NamespaceOperator) Purge(ctx context.Context, name string, by api.Princ
 	}
 	reply.Done = true
 	return reply, nil
+}
+
+// endLife deletes the version record of a namespace before all other items, so that late
+// writers notice the purge: see [PurgedNamespaces].
+func (r *Namespaces) endLife(ctx context.Context, id string) error {
+	left, err := store.DeleteKeys(ctx, r.client, r.table, []keys.Key{keys.Version{Namespace: id}.Key()})
+	if err == nil && left > 0 {
+		return errors.New("delete the version record: the store is throttled")
+	}
+	return err
 }
 
 // sweep removes at most purgeItems items of a namespace. It returns how many items

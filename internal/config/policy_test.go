@@ -123,7 +123,7 @@ func TestBadPoliciesAreRefusedBeforeAnyIO(t *testing.T) {
 		{retention(-1), api.CodeInvalidPolicy, "audit_retention_days"},
 		{retention(3651), api.CodeInvalidPolicy, "audit_retention_days"},
 		{api.PolicySetRequest{LimitsTarget: target(), AuditRetentionDays: &days}, api.CodeUnknownField, "audit_retention_days"},
-		{policy(api.LimitsTarget{Entity: "a#b"}, api.PolicyAllow), api.CodeInvalidEntity, "entity"},
+		{policy(api.LimitsTarget{Entity: "a\tb"}, api.PolicyAllow), api.CodeInvalidEntity, "entity"},
 	} {
 		_, err := f.store.SetPolicy(t.Context(), ns, by(), c.req)
 		require.Equal(t, c.field, requireCode(t, c.code, err).Field)

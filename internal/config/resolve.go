@@ -65,6 +65,11 @@ func (s *LimitStore) Explain(ctx context.Context, ns, entity, resource string) (
 	if err != nil {
 		return Explanation{}, fmt.Errorf("resolve the limits of entity %s for resource %s: %w", entity, resource, err)
 	}
+	return explain(configs, entityKey, entity, resource, items)
+}
+
+// explain decides from the items that were read.
+func explain(configs [numLevels]keys.Key, entityKey keys.Key, entity, resource string, items []table.Item) (Explanation, error) {
 	f, err := sortConfigs(configs, entityKey, items)
 	if err != nil {
 		return Explanation{}, fmt.Errorf("resolve the limits of entity %s for resource %s: %w", entity, resource, err)
@@ -74,6 +79,53 @@ func (s *LimitStore) Explain(ctx context.Context, ns, entity, resource string) (
 		return x, noLimits(entity, resource)
 	}
 	return x, nil
+}
+
+// Resolution holds what Resolve returns.
+type Resolution struct {
+	Resolved
+	Err error // of this resource: no_limits, or table.ErrDamaged
+}
+
+// ResolveMany is Resolve for several resources of an entity, by batched reads. The
+// resources must be distinct. An item that cannot be decoded fails the resources that
+// it can apply to; any other error of the store fails all.
+func (s *LimitStore) ResolveMany(ctx context.Context, ns, entity string, resources []string) (map[string]Resolution, error) {
+	entityKey := keys.Entity{Namespace: ns, ID: entity}.Key()
+	wanted, asked := []keys.Key{entityKey}, map[keys.Key]bool{}
+	for _, resource := range resources {
+		for _, key := range keys.ResolveConfigs(ns, entity, resource) {
+			if !asked[key] {
+				asked[key] = true
+				wanted = append(wanted, key)
+			}
+		}
+	}
+	items, err := store.BatchRead(ctx, s.client, s.table, wanted)
+	if err != nil {
+		return nil, fmt.Errorf("resolve the limits of entity %s for %d resources: %w", entity, len(resources), err)
+	}
+	stored := make(map[keys.Key]table.Item, len(items))
+	for _, item := range items {
+		key, err := table.ItemKey(item)
+		if err != nil {
+			return nil, fmt.Errorf("resolve the limits of entity %s for %d resources: %w", entity, len(resources), err)
+		}
+		stored[key.Key()] = item
+	}
+	found := make(map[string]Resolution, len(resources))
+	for _, resource := range resources {
+		configs := keys.ResolveConfigs(ns, entity, resource)
+		var own []table.Item
+		for _, key := range append(configs[:], entityKey) {
+			if item, ok := stored[key]; ok {
+				own = append(own, item)
+			}
+		}
+		x, err := explain(configs, entityKey, entity, resource, own)
+		found[resource] = Resolution{x.Resolved, err}
+	}
+	return found, nil
 }
 
 // storedSettings holds the items that a resolution read; missing items are nil.

@@ -74,6 +74,7 @@ type capacityPage struct {
 
 	shared   [2]*table.Config    // the resource's level and the system's; nil if not stored
 	entities []string            // that have a bucket, in the order of the list
+	firsts   []table.Item        // their shards 0
 	found    map[string]*holding // by entity
 }
 
@@ -105,10 +106,9 @@ func (p *capacityPage) visit(item table.Item) (size int, err error) {
 	if err != nil || key.Shard != 0 {
 		return 0, err
 	}
-	h := &holding{}
 	p.entities = append(p.entities, key.Entity)
-	p.found[key.Entity] = h
-	h.take(item)
+	p.firsts = append(p.firsts, item)
+	p.found[key.Entity] = &holding{}
 	return rowBytes, nil
 }
 

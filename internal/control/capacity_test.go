@@ -319,7 +319,7 @@ func TestBadRequestsOfCapacityReadNothing(t *testing.T) {
 		code api.Code
 	}{
 		"no resource":     {api.CapacityRequest{}, api.CodeInvalidResource},
-		"a bad resource":  {api.CapacityRequest{Resource: "a#b"}, api.CodeInvalidResource},
+		"a bad resource":  {api.CapacityRequest{Resource: "a\tb"}, api.CodeInvalidResource},
 		"a negative page": {api.CapacityRequest{Resource: resource, Limit: -1}, api.CodeInvalidAmount},
 		"a large page":    {api.CapacityRequest{Resource: resource, Limit: api.MaxPage + 1}, api.CodeInvalidAmount},
 		"another's":       {api.CapacityRequest{Resource: resource, Cursor: "eyJzIjowLCJwIjoieCJ9"}, api.CodeInvalidCursor},

@@ -19,6 +19,8 @@ type Caller struct {
 	Name string // of the namespace, in subjects
 	ID   string // of the namespace, in keys
 	By   api.Principal
+	// Named makes changes fail with forbidden unless By is verified.
+	Named bool
 }
 
 // Stores are the stores that the verbs read and change.
@@ -104,11 +106,11 @@ func (s *Service) broadcastLevel(ctx context.Context, c Caller, target api.Limit
 	}
 }
 
-// broadcastNamespace makes all nodes read a namespace from the registry again. A failed
-// broadcast does not undo the change: nodes read the registry again by age.
-func (s *Service) broadcastNamespace(ctx context.Context, name string) {
-	if err := s.broadcast(api.OperatorNamespace, api.NamespaceChange{Name: name}); err != nil {
-		s.log.WarnContext(ctx, "a changed namespace was not broadcast: nodes will notice within a minute", "namespace", name, "error", err)
+// broadcastOperator makes all nodes read what an operator changed. A failed broadcast does
+// not undo the change: nodes read the registry and the keys again by age.
+func (s *Service) broadcastOperator(ctx context.Context, change api.OperatorChange) {
+	if err := s.broadcast(api.OperatorNamespace, change); err != nil {
+		s.log.WarnContext(ctx, "an operator's change was not broadcast: nodes will notice within a minute", "namespace", change.Name, "error", err)
 	}
 }
 

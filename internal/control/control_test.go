@@ -50,7 +50,7 @@ func newFixture(t *testing.T) *fixture {
 	f := &fixture{Bench: tabletest.New(t), t: t}
 	publish := func(subject string, data []byte) error {
 		if subject == api.ConfigSubject(api.OperatorNamespace) {
-			change, err := api.DecodeNamespaceChange(data)
+			change, err := api.DecodeOperatorChange(data)
 			require.NoError(t, err, "every node must be able to read a broadcast")
 			f.namespaces = append(f.namespaces, change.Name)
 			return f.publish
@@ -189,7 +189,7 @@ func TestServesItsVerbsAlone(t *testing.T) {
 		}
 		f.refuse(v, `{}`, api.CodeUnknownVerb)
 	}
-	require.Equal(t, 29, served)
+	require.Equal(t, 30, served)
 	f.refuse("admin.limits.guess", `{}`, api.CodeUnknownVerb)
 }
 
@@ -340,4 +340,49 @@ func TestAConflictIsTold(t *testing.T) {
 	}
 	f.Before("TransactWriteItems", interfere)
 	f.refuse(api.VerbLimitsSet, setSystem, api.CodeConflict)
+}
+
+// Where the senders of changes must be known, each verb that changes something refuses
+// others, and each verb that only reads answers them.
+func TestChangesNeedASender(t *testing.T) {
+	f := newFixture(t)
+	unnamed := func(c control.Caller) control.Caller {
+		c.Named, c.By = true, api.Principal{User: "mallory"}
+		return c
+	}
+	reads := []api.Verb{
+		api.VerbLimitsGet, api.VerbLimitsList, api.VerbLimitsResolve, api.VerbCapacity, api.VerbBucketGet, api.VerbUsageList, api.VerbUsageSummary,
+		api.VerbPolicyGet, api.VerbEntityGet, api.VerbEntityChildren, api.VerbEntityList, api.VerbAuditList, api.VerbAuditShow, api.VerbAuditVerify,
+		api.VerbNamespaceList, api.VerbNamespaceGet, api.VerbKeyList,
+	}
+	bodies := map[api.Verb]string{
+		api.VerbLimitsSet: setSystem, api.VerbLimitsDelete: `{"system":true}`, api.VerbPolicySet: `{"system":true,"on_unavailable":"allow"}`,
+		api.VerbEntityCreate: `{"entity":"alice"}`, api.VerbEntityUpdate: `{"entity":"alice","cascade":true}`, api.VerbEntityDelete: `{"entity":"alice"}`,
+		api.VerbBucketReset: `{"entity":"alice","resource":"gpt-4"}`,
+	}
+	for _, verb := range api.Verbs() {
+		if !f.admin.Serves(verb) {
+			continue
+		}
+		c, body := tenant(), bodies[verb]
+		switch {
+		case strings.HasPrefix(string(verb), "admin.namespace."):
+			c, body = operators(), `{"name":"tenant-b"}`
+		case verb == api.VerbKeyRevoke:
+			c, body = operators(), `{"id":"AAAAAA"}`
+		case verb.ForOperators():
+			c, body = operators(), `{}`
+		}
+		if _, named := bodies[verb]; !named && body == "" {
+			body = `{}`
+		}
+		_, refusal := f.admin.Handle(t.Context(), unnamed(c), verb, []byte(body))
+		isRefused := refusal != nil && refusal.Code == api.CodeForbidden
+		require.Equal(t, !slices.Contains(reads, verb), isRefused, "%s: %v", verb, refusal)
+	}
+	require.Empty(t, f.broadcasts)
+	require.Empty(t, f.namespaces)
+	f.do(api.VerbAuditList, `{}`, `{"events":[]}`)
+	_, refusal := f.admin.Handle(t.Context(), control.Caller{Name: "tenant-a", ID: "AAAAAAAAAAA", By: api.Principal{User: "ops", Verified: true}, Named: true}, api.VerbLimitsSet, []byte(setSystem))
+	require.Nil(t, refusal)
 }

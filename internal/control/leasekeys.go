@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -17,37 +18,7 @@ import (
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
-const (
-	// KeyRefreshEvery is the interval at which nodes reread the keys.
-	KeyRefreshEvery = time.Minute
-	// signAfter is the time from a lease key's creation until nodes sign with it. By
-	// then every node has read it and can check its leases.
-	signAfter = 2 * KeyRefreshEvery
-)
-
-// SigningKey returns the key to sign leases with at a moment, from the keys of Ensure:
-// the newest key that all nodes know by now, or the first key, which signs at once.
-func SigningKey(stored []table.SigningKey, now time.Time) table.SigningKey {
-	return stored[signingIndex(stored, now)]
-}
-
-func signingIndex(stored []table.SigningKey, now time.Time) int {
-	for i := len(stored) - 1; i > 0; i-- {
-		if signsFromMs(stored, i) <= now.UnixMilli() {
-			return i
-		}
-	}
-	return 0
-}
-
-func signsFromMs(stored []table.SigningKey, i int) int64 {
-	if i == 0 {
-		return stored[0].CreatedMs
-	}
-	return stored[i].CreatedMs + signAfter.Milliseconds()
-}
-
-// LeaseKeys lists and rotates the lease signing keys of a table for operators. Its
+// LeaseKeys lists, rotates and revokes the lease signing keys of a table for operators. Its
 // results describe keys and hold no secret.
 type LeaseKeys struct {
 	client *dynamodb.Client
@@ -78,13 +49,16 @@ func (k *LeaseKeys) List(ctx context.Context) ([]api.LeaseKey, error) {
 
 func describe(stored []table.SigningKey, now time.Time) []api.LeaseKey {
 	described := make([]api.LeaseKey, len(stored))
-	current := signingIndex(stored, now)
-	for i, s := range stored {
+	uses := UseKeys(stored)
+	current := SigningKey(uses, now.UnixMilli())
+	for i, use := range uses {
 		described[i] = api.LeaseKey{
-			ID: base64.RawURLEncoding.EncodeToString(s.ID[:]), State: api.LeaseKeyRetired,
-			CreatedMs: s.CreatedMs, SignsFromMs: signsFromMs(stored, i),
+			ID: keyName(use.ID), State: api.LeaseKeyRetired,
+			CreatedMs: use.CreatedMs, SignsFromMs: use.SignsFromMs, RevokedMs: use.RevokedMs,
 		}
 		switch {
+		case use.Revoked():
+			described[i].State = api.LeaseKeyRevoked
 		case i == current:
 			described[i].State = api.LeaseKeySigning
 		case i > current:
@@ -93,6 +67,9 @@ func describe(stored []table.SigningKey, now time.Time) []api.LeaseKey {
 	}
 	return described
 }
+
+// keyName returns a key's id as requests and replies spell it.
+func keyName(id table.SigningKeyID) string { return base64.RawURLEncoding.EncodeToString(id[:]) }
 
 // errWaits ends a rotation that would make a second key to sign next.
 var errWaits = errors.New("a key waits to sign already")
@@ -117,22 +94,71 @@ func (k *LeaseKeys) Rotate(ctx context.Context, by api.Principal) (api.LeaseKey,
 			if next = before[len(before)-1]; next.State == api.LeaseKeyNext {
 				return audit.Plan{}, errWaits
 			}
-			fresh := store.NewSigningKey(now)
-			fresh.CreatedMs = max(fresh.CreatedMs, next.CreatedMs+1) // behind all others, whatever the clocks
+			fresh := store.NewSigningKey(now, stored...)
 			after := describe(append(stored, fresh), now)
 			next = after[len(after)-1]
-			put := table.PutSigningKeyInput(k.table, table.LeaseKeys, fresh)
-			return audit.Plan{
-				Writes: []types.TransactWriteItem{{Put: &types.Put{
-					TableName: put.TableName, Item: put.Item,
-					ConditionExpression: put.ConditionExpression, ExpressionAttributeNames: put.ExpressionAttributeNames,
-				}}},
-				After: next,
-			}, nil
+			return audit.Plan{Writes: []types.TransactWriteItem{table.AddSigningKeyItem(k.table, table.LeaseKeys, fresh)}, After: next}, nil
 		},
 	})
 	if err != nil && !errors.Is(err, errWaits) {
 		return api.LeaseKey{}, fmt.Errorf("rotate the lease signing key: %w", err)
 	}
 	return next, nil
+}
+
+// errRevoked ends a revocation of a key that is revoked.
+var errRevoked = errors.New("the key is revoked already")
+
+// Revoke makes all nodes refuse the leases of a key. If the key signs, Revoke makes a new key,
+// which signs at once. The reply has the key and the key that signs. Revoke may be repeated.
+// It fails with not_found for an unknown key, and like [audit.Log.Apply].
+func (k *LeaseKeys) Revoke(ctx context.Context, by api.Principal, id string) (api.LeaseKeyRevokeReply, error) {
+	var reply api.LeaseKeyRevokeReply
+	err := k.audit.Apply(ctx, audit.Change{
+		Namespace: keys.Registry, By: by, Action: api.AuditKeyRevoke, Target: keys.AuditLeaseKeys,
+		Plan: func(ctx context.Context) (audit.Plan, error) {
+			now, err := k.now()
+			if err != nil {
+				return audit.Plan{}, err
+			}
+			stored, err := store.EnsureSigningKeys(ctx, k.client, k.table, table.LeaseKeys, k.now)
+			if err != nil {
+				return audit.Plan{}, err
+			}
+			at := slices.IndexFunc(stored, func(s table.SigningKey) bool { return keyName(s.ID) == id })
+			if at < 0 {
+				return audit.Plan{}, api.Errorf(api.CodeNotFound, "id", "there is no lease key %.50q", id)
+			}
+			before := describe(stored, now)
+			if stored[at].Revoked() {
+				reply = revoked(before, at)
+				return audit.Plan{}, errRevoked
+			}
+			writes := []types.TransactWriteItem{table.RevokeSigningKeyItem(k.table, table.LeaseKeys, stored[at].ID, now.UnixMilli())}
+			stored[at].RevokedMs = now.UnixMilli()
+			if before[at].State == api.LeaseKeySigning {
+				fresh := store.NewSigningKey(now, stored...)
+				fresh.AtOnce = true
+				writes = append(writes, table.AddSigningKeyItem(k.table, table.LeaseKeys, fresh))
+				stored = append(stored, fresh)
+			}
+			reply = revoked(describe(stored, now), at)
+			return audit.Plan{Writes: writes, Before: before[at], After: reply}, nil
+		},
+	})
+	if err != nil && !errors.Is(err, errRevoked) {
+		return api.LeaseKeyRevokeReply{}, fmt.Errorf("revoke a lease signing key: %w", err)
+	}
+	return reply, nil
+}
+
+// revoked returns the reply about the key at an index.
+func revoked(all []api.LeaseKey, at int) api.LeaseKeyRevokeReply {
+	reply := api.LeaseKeyRevokeReply{Revoked: all[at]}
+	for _, key := range all {
+		if key.State == api.LeaseKeySigning {
+			reply.Signing = key
+		}
+	}
+	return reply
 }

@@ -37,9 +37,8 @@ func TestNamespaceVerbs(t *testing.T) {
 	require.Nil(t, refusal)
 	require.NoError(t, json.Unmarshal([]byte(body), &list))
 	require.Len(t, list.Namespaces, 1)
-	f.do(api.VerbNamespacePurge, `{"name":"tenant-b"}`, `{"done":false,"deleted":1,"remaining":0}`)
 	f.do(api.VerbNamespacePurge, `{"name":"tenant-b"}`, `{"done":true,"deleted":0,"remaining":0}`)
-	require.Equal(t, []string{"tenant-b", "tenant-b", "tenant-b", "tenant-b", "tenant-b", "tenant-b"}, f.namespaces)
+	require.Equal(t, []string{"tenant-b", "tenant-b", "tenant-b", "tenant-b", "tenant-b"}, f.namespaces)
 	require.NotEqual(t, created.ID, f.namespace(api.VerbNamespaceCreate).ID)
 	require.Empty(t, f.log.String(), "what is the caller's doing is no news")
 }

@@ -32,8 +32,8 @@ type Options struct {
 	// Archive holds audit events that have left the table; nil if no archive is
 	// configured. The plane does not close it.
 	Archive *archive.Archive
-	// TrustRequestInfo states that callers cannot forge the header that identifies
-	// them, because all callers come through service imports of NATS.
+	// TrustRequestInfo states that all callers come through service imports of NATS, so
+	// that the header that identifies them is the server's. Changes without it are refused.
 	TrustRequestInfo bool
 }
 
@@ -71,7 +71,7 @@ func (p *Plane) Serves(v api.Verb) bool { return p.admin.Serves(v) }
 
 // Serve answers a request, as [Service.Handle] does.
 func (p *Plane) Serve(ctx context.Context, q config.AdminRequest) ([]byte, *api.Error) {
-	return p.admin.Handle(ctx, Caller{Name: q.Namespace, ID: q.NamespaceID, By: PrincipalOf(q.Info, p.trust)}, q.Verb, q.Body)
+	return p.admin.Handle(ctx, Caller{Name: q.Namespace, ID: q.NamespaceID, By: PrincipalOf(q.Info, p.trust), Named: p.trust}, q.Verb, q.Body)
 }
 
 // archiveTimeout bounds how long a node waits for the archive at its start.

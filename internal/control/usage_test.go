@@ -138,7 +138,7 @@ func TestBadRequestsOfUsageReadNothing(t *testing.T) {
 	f := newUsageFixture(t)
 	for field, q := range map[string]api.UsageRequest{
 		"entity":   {},
-		"resource": {Entity: "alice", Resource: "4 gpt"},
+		"resource": {Entity: "alice", Resource: "4\tgpt"},
 		"window":   {Entity: "alice", Window: "weekly"},
 		"from_ms":  {Entity: "alice", FromMs: -1},
 		"to_ms":    {Entity: "alice", FromMs: 2, ToMs: 1},

@@ -50,10 +50,10 @@ func (s *Service) rows(st Stores) []row {
 		{api.VerbBucketGet, verb(func(ctx context.Context, c Caller, q api.BucketRequest) (api.BucketReply, error) {
 			return st.Shards.Describe(ctx, bucketKey(c, q))
 		})},
-		{api.VerbBucketReset, verb(func(ctx context.Context, c Caller, q api.BucketRequest) (api.BucketResetReply, error) {
+		{api.VerbBucketReset, verb(change(func(ctx context.Context, c Caller, q api.BucketRequest) (api.BucketResetReply, error) {
 			shards, err := st.Shards.Reset(ctx, c.By, bucketKey(c, q))
 			return api.BucketResetReply{Shards: int64(shards)}, err
-		})},
+		}))},
 
 		{api.VerbAuditList, verb(read(st.Audit.List))},
 		{api.VerbAuditShow, verb(read(st.Audit.Show))},
@@ -73,9 +73,16 @@ func (s *Service) rows(st Stores) []row {
 			all, err := st.Keys.List(ctx)
 			return api.LeaseKeyListReply{Keys: all}, err
 		})},
-		{api.VerbKeyRotate, verb(func(ctx context.Context, c Caller, _ struct{}) (api.LeaseKey, error) {
+		{api.VerbKeyRotate, verb(change(func(ctx context.Context, c Caller, _ struct{}) (api.LeaseKey, error) {
 			return st.Keys.Rotate(ctx, c.By)
-		})},
+		}))},
+		{api.VerbKeyRevoke, verb(change(func(ctx context.Context, c Caller, q api.LeaseKeyRevokeRequest) (api.LeaseKeyRevokeReply, error) {
+			reply, err := st.Keys.Revoke(ctx, c.By, q.ID)
+			if mayHaveChanged(err) {
+				s.broadcastOperator(ctx, api.OperatorChange{LeaseKeys: true})
+			}
+			return reply, err
+		}))},
 	}
 }
 
@@ -98,29 +105,39 @@ func read[Q, R any](do func(ctx context.Context, namespace string, q Q) (R, erro
 	return func(ctx context.Context, c Caller, q Q) (R, error) { return do(ctx, c.ID, q) }
 }
 
+// change returns a handler that refuses a caller who may make no change.
+func change[Q, R any](do handler[Q, R]) handler[Q, R] {
+	return func(ctx context.Context, c Caller, q Q) (reply R, err error) {
+		if c.Named && !c.By.Verified {
+			return reply, errUnnamed
+		}
+		return do(ctx, c, q)
+	}
+}
+
 // changeLevel returns a handler that changes a config level and broadcasts the level if the
 // change was made, or may have been made. A change of an entity's parent or cascade concerns
 // all levels of the entity.
 func changeLevel[Q, R any](s *Service, do func(context.Context, string, api.Principal, Q) (R, error), level func(Q) api.LimitsTarget) handler[Q, R] {
-	return func(ctx context.Context, c Caller, q Q) (R, error) {
+	return change(func(ctx context.Context, c Caller, q Q) (R, error) {
 		reply, err := do(ctx, c.ID, c.By, q)
 		if mayHaveChanged(err) {
 			s.broadcastLevel(ctx, c, level(q))
 		}
 		return reply, err
-	}
+	})
 }
 
 // changeNamespace returns a handler that changes a namespace and broadcasts its name if the
 // change was made, or may have been made.
 func changeNamespace[R any](s *Service, do func(context.Context, string, api.Principal) (R, error)) handler[api.NamespaceRequest, R] {
-	return func(ctx context.Context, c Caller, q api.NamespaceRequest) (R, error) {
+	return change(func(ctx context.Context, c Caller, q api.NamespaceRequest) (R, error) {
 		reply, err := do(ctx, q.Name, c.By)
 		if mayHaveChanged(err) {
-			s.broadcastNamespace(ctx, q.Name)
+			s.broadcastOperator(ctx, api.OperatorChange{Name: q.Name})
 		}
 		return reply, err
-	}
+	})
 }
 
 func mayHaveChanged(err error) bool { return err == nil || errors.Is(err, audit.ErrOutcomeUnknown) }

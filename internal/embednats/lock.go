@@ -12,8 +12,8 @@ import (
 
 const (
 	lockName = "LOCK"
-	dirMode  = 0o750
-	lockMode = 0o640
+	dirMode  = 0o700 // of this process alone: JetStream's files hold leases and changes
+	lockMode = 0o600
 	longPID  = 20 // bytes; enough for any process id
 )
 
@@ -27,6 +27,9 @@ func lockDir(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, dirMode); err != nil {
 		return nil, &DirError{Dir: dir, Err: err}
 	}
+	// Earlier releases made directories that the group may read. A file system without
+	// modes refuses the change, and has nothing to tighten.
+	_ = os.Chmod(dir, dirMode)
 	file, err := os.OpenFile(filepath.Join(dir, lockName), os.O_CREATE|os.O_RDWR, lockMode)
 	if err != nil {
 		return nil, &DirError{Dir: dir, Err: err}

@@ -23,7 +23,12 @@ const (
 	defaultName         = "tidegate"
 	defaultReadyTimeout = 30 * time.Second // a directory with much in it takes a while
 	readyPoll           = 50 * time.Millisecond
-	maxPort             = 1<<16 - 1
+
+	// maxConnections of the server and maxSubscriptions of each connection keep a program in
+	// a loop from taking the machine's memory: many times what a machine's services need.
+	maxConnections   = 1000
+	maxSubscriptions = 10_000
+	maxPort          = 1<<16 - 1
 )
 
 // Options configure a server. Zero values select the defaults.
@@ -65,7 +70,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	ns, err := server.NewServer(&server.Options{
 		ServerName: o.Name, Host: host, Port: port,
 		JetStream: true, StoreDir: o.Dir, SyncAlways: true, // settlements and the feed must not be forgotten
-		MaxPayload: o.MaxPayload, NoSigs: true,
+		MaxPayload: o.MaxPayload, MaxConn: maxConnections, MaxSubs: maxSubscriptions, NoSigs: true,
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("make the NATS server: %w", err), lock.Close())

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/tidegate/tidegate/internal/leader"
+	"github.com/tidegate/tidegate/internal/process"
 	"github.com/tidegate/tidegate/pkg/events"
 )
 
@@ -151,7 +152,7 @@ func (h *history) rewind(ctx context.Context, feed jetstream.Stream) error {
 	}
 	if forgotten > 0 {
 		h.g.metrics.forgotten.Inc()
-		h.g.cfg.Log.ErrorContext(ctx, "NATS has forgotten records that were handled: their lanes begin again at the start of the feed",
+		h.g.cfg.Log.ErrorContext(process.Unsampled(ctx), "NATS has forgotten records that were handled: their lanes begin again at the start of the feed",
 			"service", h.g.cfg.Service, "lanes", forgotten)
 	}
 	return nil

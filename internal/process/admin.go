@@ -42,6 +42,8 @@ type AdminOptions struct {
 //	/healthz        200 while the process answers, and every vital check passes, else 503
 //	/readyz         200 when every check passes, else 503; a line for each
 //	/debug/pprof/   profiles, only where Listen is on loopback: they show memory
+//
+// On loopback it serves no web pages of other origins: see GuardHost.
 type Admin struct {
 	o        AdminOptions
 	listener net.Listener
@@ -132,7 +134,7 @@ func (a *Admin) Run(stop, abort context.Context, ready func()) error {
 	server := &http.Server{
 		Handler:           a.handler(),
 		ReadHeaderTimeout: headerTimeout,
-		ErrorLog:          slog.NewLogLogger(a.o.Log.Handler(), slog.LevelWarn),
+		ErrorLog:          slog.NewLogLogger(Lines(a.o.Log, "the admin server says"), slog.LevelWarn),
 	}
 	var serving conc.WaitGroup
 	defer serving.Wait()
@@ -166,6 +168,7 @@ func (a *Admin) handler() http.Handler {
 		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+		return GuardHost(mux, nil, answerText)
 	}
 	return mux
 }
@@ -224,6 +227,8 @@ func (a *Admin) results(ctx context.Context, wanted func(namedCheck) bool) []res
 	defer cancel()
 	return iter.Map(checks, func(c *namedCheck) result { return result{c.name, c.check(ctx)} })
 }
+
+func answerText(w http.ResponseWriter, code int, text string) { answer(w, code, text+"\n") }
 
 func answer(w http.ResponseWriter, code int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")

@@ -58,7 +58,7 @@
 //	<-guard.Ready()    // part of the service's readiness
 //
 // An acquire seals epochs.Current() into its token. A settlement adopts the token's
-// epoch (epochs.Adopt: the token is signed), then:
+// epoch (epochs.AdoptSigned), then:
 //
 //	epoch, err := guard.Certain(ctx)                          // before it counts on a record; err: 503 if there is a credit
 //	record, revision := read the record at the leader         // leader.Last, or kv.Get: the bucket has no direct gets

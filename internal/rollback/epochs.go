@@ -2,6 +2,7 @@ package rollback
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -31,6 +32,26 @@ func (e *Epochs) Current() int64 { return e.known.Load() }
 // Adopt takes over an epoch that another node reports, or that this node is about
 // to write, unless it is old.
 func (e *Epochs) Adopt(epoch int64) { raise(&e.known, epoch) }
+
+// ErrUnknownEpoch says that no node can have begun an epoch.
+var ErrUnknownEpoch = errors.New("no node can have begun the epoch")
+
+// AdoptSigned takes over the epoch of a signed lease. It fails with ErrUnknownEpoch if the
+// epoch is beyond the next after the table's: a node stores an epoch before it begins another.
+// So the holder of a leaked key can end an epoch, but not all epochs to come.
+func (e *Epochs) AdoptSigned(ctx context.Context, epoch int64) error {
+	if epoch <= e.Current() {
+		return nil
+	}
+	if err := e.Refresh(ctx); err != nil {
+		return err
+	}
+	if epoch > e.stored.Load()+1 {
+		return ErrUnknownEpoch
+	}
+	e.Adopt(epoch)
+	return nil
+}
 
 func raise(n *atomic.Int64, to int64) {
 	for at := n.Load(); to > at; at = n.Load() {

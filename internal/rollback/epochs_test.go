@@ -1,6 +1,7 @@
 package rollback_test
 
 import (
+	"math"
 	"sync"
 	"testing"
 
@@ -76,4 +77,28 @@ func TestAnEpochThatWasHeardOfIsWritten(t *testing.T) {
 	fresh := rollback.NewEpochs(b.DB, b.Table)
 	require.NoError(t, fresh.Refresh(t.Context()))
 	require.EqualValues(t, 7, fresh.Current())
+}
+
+// A signed lease brings the next epoch, which a node may not have stored yet, and none
+// beyond.
+func TestTheEpochOfALease(t *testing.T) {
+	b := tabletest.New(t)
+	e := rollback.NewEpochs(b.DB, b.Table)
+	require.NoError(t, e.AdoptSigned(t.Context(), 0))
+	require.Zero(t, b.Calls("GetItem"), "a known epoch costs nothing")
+	require.NoError(t, e.AdoptSigned(t.Context(), 1))
+	require.EqualValues(t, 1, e.Current())
+	for _, epoch := range []int64{2, 3, math.MaxInt64} {
+		require.ErrorIs(t, e.AdoptSigned(t.Context(), epoch), rollback.ErrUnknownEpoch, "the table has epoch 0")
+		require.EqualValues(t, 1, e.Current())
+	}
+	other := rollback.NewEpochs(b.DB, b.Table)
+	_, err := other.Advance(t.Context(), 0)
+	require.NoError(t, err)
+	require.NoError(t, e.AdoptSigned(t.Context(), 2))
+	require.EqualValues(t, 2, e.Current())
+	b.Fail("GetItem", fault.Fault{Kind: fault.Unreachable}, fault.Fault{Kind: fault.Unreachable}, fault.Fault{Kind: fault.Unreachable})
+	err = e.AdoptSigned(t.Context(), 3)
+	require.Error(t, err)
+	require.NotErrorIs(t, err, rollback.ErrUnknownEpoch, "it is unknown")
 }

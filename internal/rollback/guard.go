@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -69,9 +68,8 @@ type Guard struct {
 	verifier *verifier
 	epoch    *epochSync
 
-	peers  *peers
-	queue  queue
-	awaits atomic.Bool // the connection has the subscription for acknowledgements
+	peers *peers
+	queue queue
 }
 
 // New makes a guard. It does nothing until Run.
@@ -212,15 +210,6 @@ func (g *Guard) fails(ctx context.Context, err error) error {
 		g.cfg.Log.WarnContext(ctx, "it is unknown whether NATS has forgotten settlements: looking again", "stream", g.link.stream, "error", err)
 	}
 	return err
-}
-
-// Subscriptions returns how many subscriptions the guard has added to its connection
-// since it was ready: that for acknowledgements, which the first write makes.
-func (g *Guard) Subscriptions() int {
-	if g.awaits.Load() {
-		return 1
-	}
-	return 0
 }
 
 // Certain waits until this node, and every other that was known to live, has looked

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tidegate/tidegate/internal/leader"
+	"github.com/tidegate/tidegate/internal/process"
 )
 
 // verifier finds out whether the stream was rolled back. It is owned by Guard.Run.
@@ -117,7 +118,7 @@ func (v *verifier) doubt(ctx context.Context, term leader.Term) error {
 // that hear it stop giving credits to its leases at once, the table follows.
 func (v *verifier) rolledBack(ctx context.Context, lost beat) {
 	v.metrics.rollbacks.Inc()
-	v.log.ErrorContext(ctx, "NATS has forgotten settlements that it had acknowledged: leases from before get no credit any more",
+	v.log.ErrorContext(process.Unsampled(ctx), "NATS has forgotten settlements that it had acknowledged: leases from before get no credit any more",
 		"stream", v.link.stream, "lost", lost.sequence, "epoch", lost.epoch+1)
 	v.beats.last.epoch = v.epoch.begin(lost.epoch + 1)
 	v.peers.tell(false)

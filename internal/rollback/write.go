@@ -197,7 +197,6 @@ func (g *Guard) sendEach(ctx context.Context, few []*write) {
 		if futures[i], err = g.link.js.PublishMsgAsync(w.message); err != nil {
 			w.end(0, fmt.Errorf("publish: %w", err))
 		}
-		g.awaits.Store(true)
 	}
 	err := g.beats.renew(ctx)
 	if errors.Is(err, leader.ErrFenced) {

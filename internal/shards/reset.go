@@ -110,7 +110,7 @@ var errNothing = errors.New("there is nothing to change")
 // be decoded, which cannot be repaired otherwise.
 func (o *Operator) Reset(ctx context.Context, by api.Principal, key keys.Bucket) (shards int, err error) {
 	err = o.log.Apply(ctx, audit.Change{
-		Namespace: key.Namespace, By: by, Action: api.AuditBucketReset, Target: key.Entity,
+		Namespace: key.Namespace, By: by, Action: api.AuditBucketReset, Target: keys.AuditEntity(key.Entity),
 		Plan: func(ctx context.Context) (audit.Plan, error) {
 			tree, damaged, err := o.read(ctx, key, ErrUnsettled, table.ErrDamaged)
 			if err != nil {

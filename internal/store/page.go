@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// pageBytes ends a page, with the entry that reaches it. A page must fit a NATS
-	// message of 1 MB, and no entry is near 400 KB.
-	pageBytes    = 600 << 10
+	// PageBytes is the size on the wire that ends a page, with the entry that reaches
+	// it. A page must fit a NATS message of 1 MB, and no entry is near 400 KB.
+	PageBytes    = 600 << 10
 	chunkEntries = 100
 	// pageQueries bounds the work for a page if many rows lead to deleted items, or
 	// to items that the list does not show.
@@ -69,7 +69,7 @@ func Page(ctx context.Context, client *dynamodb.Client, tableName string, steps 
 	}
 	p := page{table: tableName, client: client, steps: steps, at: at}
 	for queries, width := 0, 1; p.at.step < len(steps); {
-		if p.found >= want || p.bytes >= pageBytes || queries >= pageQueries {
+		if p.found >= want || p.bytes >= PageBytes || queries >= pageQueries {
 			return p.at.cursor(), nil
 		}
 		asked := p.sideBySide(width)
@@ -125,7 +125,7 @@ func (p *page) read(ctx context.Context, n int, asked []Step, visit Visit) error
 				continue
 			}
 			p.found++
-			if p.bytes += size; p.bytes >= pageBytes && i < len(c.items)-1 {
+			if p.bytes += size; p.bytes >= PageBytes && i < len(c.items)-1 {
 				p.at.after, err = table.ItemKey(item)
 				return err
 			}
@@ -133,7 +133,7 @@ func (p *page) read(ctx context.Context, n int, asked []Step, visit Visit) error
 		if p.at.after = c.last; c.last != nil {
 			return nil
 		}
-		if p.at.step++; p.bytes >= pageBytes {
+		if p.at.step++; p.bytes >= PageBytes {
 			return nil
 		}
 	}

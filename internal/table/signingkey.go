@@ -16,6 +16,8 @@ import (
 const (
 	attrSecret  = "secret"
 	attrCreated = "created_ms"
+	attrAtOnce  = "at_once"
+	attrRevoked = "revoked_ms"
 )
 
 // SigningKeyIDBytes is the length of a signing key's id.
@@ -30,7 +32,12 @@ type SigningKey struct {
 	ID        SigningKeyID
 	Secret    []byte
 	CreatedMs int64 // unix milliseconds
+	AtOnce    bool  // it signs from its creation, because the key before it was revoked
+	RevokedMs int64 // unix milliseconds; 0 unless revoked
 }
+
+// Revoked reports whether the key verifies nothing any more.
+func (k *SigningKey) Revoked() bool { return k.RevokedMs != 0 }
 
 // KeyPurpose is the purpose of a signing key. A key verifies only data of its
 // purpose.
@@ -57,19 +64,52 @@ func (p KeyPurpose) item(id string) keys.Item {
 	return keys.LeaseKey{ID: id}
 }
 
+func (p KeyPurpose) key(id SigningKeyID) Item {
+	return KeyItem(p.item(base64.RawURLEncoding.EncodeToString(id[:])).Key())
+}
+
 // PutSigningKeyInput stores a new key. It is refused if the id is taken.
 func PutSigningKeyInput(table string, p KeyPurpose, k SigningKey) *dynamodb.PutItemInput {
 	c := newCondition(1)
 	c.requireAbsent(attrPK)
-	item := KeyItem(p.item(base64.RawURLEncoding.EncodeToString(k.ID[:])).Key())
+	item := p.key(k.ID)
 	item[attrSecret] = &types.AttributeValueMemberB{Value: k.Secret}
 	item[attrCreated] = number(k.CreatedMs)
+	if k.AtOnce {
+		item[attrAtOnce] = &types.AttributeValueMemberBOOL{Value: true}
+	}
 	return &dynamodb.PutItemInput{
 		TableName:                &table,
 		Item:                     item,
 		ConditionExpression:      c.conditions(),
 		ExpressionAttributeNames: c.names,
 	}
+}
+
+// AddSigningKeyItem is PutSigningKeyInput as a part of a transaction.
+func AddSigningKeyItem(table string, p KeyPurpose, k SigningKey) types.TransactWriteItem {
+	put := PutSigningKeyInput(table, p, k)
+	return types.TransactWriteItem{Put: &types.Put{
+		TableName: put.TableName, Item: put.Item,
+		ConditionExpression: put.ConditionExpression, ExpressionAttributeNames: put.ExpressionAttributeNames,
+	}}
+}
+
+// RevokeSigningKeyItem returns the write that revokes a key at a time in Unix milliseconds.
+// It is refused if the key does not exist or is revoked.
+func RevokeSigningKeyItem(table string, p KeyPurpose, id SigningKeyID, atMs int64) types.TransactWriteItem {
+	e := newExpression(3)
+	e.requireExists(attrPK)
+	e.requireAbsent(attrRevoked)
+	e.set(attrRevoked, number(atMs))
+	return types.TransactWriteItem{Update: &types.Update{
+		TableName:                 &table,
+		Key:                       p.key(id),
+		UpdateExpression:          e.update(),
+		ConditionExpression:       e.conditions(),
+		ExpressionAttributeNames:  e.names,
+		ExpressionAttributeValues: e.values,
+	}}
 }
 
 // DecodeSigningKeys reads a page of signing keys of any purpose.
@@ -108,15 +148,14 @@ func decodeSigningKey(item Item) (SigningKey, error) {
 		return SigningKey{}, fmt.Errorf("%w: signing key %s has no secret", ErrDamaged, name)
 	}
 	d := decoder{item: item}
-	k := SigningKey{ID: SigningKeyID(id), Secret: secret.Value, CreatedMs: d.number(attrCreated)}
+	k := SigningKey{ID: SigningKeyID(id), Secret: secret.Value, CreatedMs: d.number(attrCreated), AtOnce: d.boolean(attrAtOnce), RevokedMs: d.optional(attrRevoked)}
 	if d.err != nil {
 		return SigningKey{}, fmt.Errorf("%w: signing key %s: %w", ErrDamaged, name, d.err)
 	}
 	return k, nil
 }
 
-// SortSigningKeys sorts keys by age, and by id among keys of the same age. The last
-// key signs.
+// SortSigningKeys sorts keys by age, the oldest first, and by id among keys of the same age.
 func SortSigningKeys(found []SigningKey) {
 	slices.SortFunc(found, func(a, b SigningKey) int {
 		return cmp.Or(cmp.Compare(a.CreatedMs, b.CreatedMs), bytes.Compare(a.ID[:], b.ID[:]))

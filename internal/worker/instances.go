@@ -37,9 +37,6 @@ func Join(nc *nats.Conn, i Instance) (leave func(), err error) {
 	service, err := micro.AddService(nc, micro.Config{
 		Name: api.ServicePrefix + i.Service, Version: cmp.Or(i.Version, unversioned), Description: i.Description,
 		StatsHandler: func(*micro.Endpoint) any { return i.status() },
-		ErrorHandler: func(_ micro.Service, err *micro.NATSError) {
-			i.Log.Error("NATS reports an error", "subject", err.Subject, "error", err.Description)
-		},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("join the list of services: %w", err)

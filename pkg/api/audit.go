@@ -25,6 +25,7 @@ const (
 	AuditNamespacePurge   AuditAction = "namespace.purge"  // a purge begins
 	AuditNamespacePurged  AuditAction = "namespace.purged" // and has ended
 	AuditKeyRotate        AuditAction = "key.rotate"
+	AuditKeyRevoke        AuditAction = "key.revoke"
 )
 
 // AuditActions lists all actions.
@@ -33,7 +34,7 @@ func AuditActions() []AuditAction {
 		AuditLimitsSet, AuditLimitsDelete, AuditPolicySet, AuditBucketReset,
 		AuditEntityCreate, AuditEntityUpdate, AuditEntityDelete,
 		AuditNamespaceCreate, AuditNamespaceDelete, AuditNamespaceRecover, AuditNamespacePurge, AuditNamespacePurged,
-		AuditKeyRotate,
+		AuditKeyRotate, AuditKeyRevoke,
 	}
 }
 
@@ -160,10 +161,10 @@ type AuditVerifyReply struct {
 	// Checked is the number of verified events, without repeats.
 	Checked  int64          `json:"checked"`
 	Findings []AuditFinding `json:"findings"`
-	// Archive is the URL of the archive that the node searched for events that left
-	// the table; empty if the node has no archive.
-	Archive string `json:"archive,omitempty"`
-	Cursor  string `json:"cursor,omitempty"`
+	// ArchiveSearched is true if the node searched an archive for events that left the
+	// table. Which archive, is the operators' matter.
+	ArchiveSearched bool   `json:"archive_searched,omitempty"`
+	Cursor          string `json:"cursor,omitempty"`
 }
 
 // AuditFinding describes a defect of the audit log.

@@ -33,6 +33,7 @@ const (
 	CodeTooManyLimits    Code = "too_many_limits"
 	CodeEmptyConsume     Code = "empty_consume"
 	CodePayloadTooLarge  Code = "payload_too_large"
+	CodeReplyTooLarge    Code = "reply_too_large"
 	CodeInvalidLease     Code = "invalid_lease"
 	CodeExpiredLease     Code = "expired_lease"
 	CodeExceedsLease     Code = "exceeds_lease"
@@ -75,7 +76,7 @@ func codeTable() []codeRow {
 		{CodeInvalidManifest, 400, "the manifest name is ill-formed or too long"},
 		{CodeInvalidTimeout, 400, "the timeout or deadline header is not a whole number of milliseconds"},
 		{CodeInvalidCursor, 400, "the cursor was not made by this list"},
-		{CodeInvalidID, 400, "the id of an audit event is ill-formed"},
+		{CodeInvalidID, 400, "the id of an audit event or of a lease key is ill-formed"},
 		{CodeInvalidAction, 400, "there is no such action of audit events"},
 		{CodeInvalidTime, 400, "a time is not in whole milliseconds, out of range, or a range ends before it begins"},
 		{CodeInvalidWindow, 400, "there is no such window of usage"},
@@ -88,7 +89,8 @@ func codeTable() []codeRow {
 		{CodeTooManyLimits, 400, "more limits than one bucket can have"},
 		{CodeEmptyConsume, 400, "no limit is named to spend from or settle"},
 		{CodePayloadTooLarge, 400, "the request is larger than a request may be"},
-		{CodeInvalidLease, 400, "the lease was not issued here for this namespace, or was altered"},
+		{CodeReplyTooLarge, 400, "the reply would be larger than a message of the NATS server may be"},
+		{CodeInvalidLease, 400, "the lease was not issued here for this namespace, was altered, or its signing key was revoked"},
 		{CodeExpiredLease, 400, "the lease is too old to give tokens back"},
 		{CodeExceedsLease, 400, "more is given back than the lease still holds"},
 		{CodeForbidden, 403, "the caller may not do this"},

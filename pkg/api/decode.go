@@ -106,8 +106,12 @@ func DecodeStatus(payload []byte) (StatusRequest, error) {
 			q.Resource, err = r.checked(CheckResource)
 		case "consume":
 			q.Consume, err = readAmounts(r, 0)
+		case "cursor":
+			q.Cursor, err = r.str()
+		case "limit":
+			q.Limit, err = r.integer(CodeInvalidAmount, 1, MaxPage)
 		default:
-			return unknown("entity, resource, consume")
+			return unknown("entity, resource, consume, cursor, limit")
 		}
 		return err
 	})
@@ -115,6 +119,10 @@ func DecodeStatus(payload []byte) (StatusRequest, error) {
 	case err != nil:
 	case q.Entity == "":
 		err = missing("entity")
+	case q.Resource != "" && q.Cursor != "":
+		err = Errorf(CodeInvalidCursor, "cursor", "the status of a single resource has no pages: leave out the resource or the cursor")
+	case q.Resource != "" && q.Limit != 0:
+		err = Errorf(CodeInvalidAmount, "limit", "the status of a single resource has no pages: leave out the resource or the limit")
 	case q.Consume != nil && q.Resource == "":
 		err = Errorf(CodeMissingField, "resource", "consume needs a resource: name it")
 	}

@@ -98,11 +98,17 @@ type ReleaseReply struct {
 // StatusRequest reads the balances of an entity's limits. It spends nothing.
 type StatusRequest struct {
 	Entity string `json:"entity"`
-	// Resource selects a bucket; empty: all buckets of the entity.
+	// Resource selects a bucket; empty: all buckets of the entity, a page at a time.
 	Resource string `json:"resource,omitempty"`
 	// Consume, if not empty, asks whether an acquire of these amounts would pass now.
 	// It requires a resource.
 	Consume Amounts `json:"consume,omitempty"`
+	// Cursor is from the preceding page; empty for the first page. It excludes a
+	// resource, as Limit does.
+	Cursor string `json:"cursor,omitempty"`
+	// Limit is the maximum number of buckets of the page, up to MaxPage; 0 is
+	// DefaultPage.
+	Limit int64 `json:"limit,omitempty"`
 }
 
 // StatusReply answers a status request. Allowed, RetryAfterMs and Never are as
@@ -115,4 +121,7 @@ type StatusReply struct {
 	// Damaged lists the resources with unknown balances, because a stored item cannot
 	// be read. It is set only if the request names no resource.
 	Damaged []string `json:"damaged,omitempty"`
+	// Cursor requests the next page; the last page has none. Earlier pages may hold
+	// fewer buckets than requested, even zero.
+	Cursor string `json:"cursor,omitempty"`
 }

@@ -1,6 +1,9 @@
 package api
 
-import "strings"
+import (
+	"encoding/base64"
+	"strings"
+)
 
 // OperatorNamespace takes the namespace's place in the subjects of operator verbs,
 // on namespaces and on lease keys, which belong to no tenant. It is not a valid
@@ -76,10 +79,19 @@ type NamespacePurgeReply struct {
 	Remaining int64 `json:"remaining"`
 }
 
-// NamespaceChange is broadcast on the config subject of OperatorNamespace when
-// a namespace was created, deleted, recovered or purged.
-type NamespaceChange struct {
-	Name string `json:"name" rule:"namespace,required"`
+// OperatorChange is broadcast on the config subject of OperatorNamespace after a change: a
+// namespace was created, deleted, recovered or purged, or a lease key was revoked.
+type OperatorChange struct {
+	Name      string `json:"name,omitempty" rule:"namespace"` // of the namespace
+	LeaseKeys bool   `json:"lease_keys,omitempty"`            // nodes must read the keys again
+}
+
+// Check fails unless the change names a namespace or the lease keys.
+func (c *OperatorChange) Check() error {
+	if (c.Name == "") == !c.LeaseKeys {
+		return Errorf(CodeMissingField, "name", "the change names neither a namespace nor the lease keys, or both")
+	}
+	return nil
 }
 
 // LeaseKeyState is a lease signing key's stage of life.
@@ -89,7 +101,8 @@ type LeaseKeyState string
 const (
 	LeaseKeyNext    LeaseKeyState = "next"    // checks leases, and will sign leases next
 	LeaseKeySigning LeaseKeyState = "signing" // signs new leases
-	LeaseKeyRetired LeaseKeyState = "retired" // checks leases that it signed
+	LeaseKeyRetired LeaseKeyState = "retired" // checks leases that it signed before another key did
+	LeaseKeyRevoked LeaseKeyState = "revoked" // its leases are refused
 )
 
 // LeaseKey describes a lease signing key. Only admission nodes read the key itself.
@@ -100,6 +113,29 @@ type LeaseKey struct {
 	// SignsFromMs is the time, in Unix milliseconds, at which nodes begin to sign
 	// with the key. By then all nodes know it.
 	SignsFromMs int64 `json:"signs_from_ms"`
+	RevokedMs   int64 `json:"revoked_ms,omitempty"` // Unix milliseconds; absent unless revoked
+}
+
+// LeaseKeyRevokeRequest names the lease key that all nodes are to refuse.
+type LeaseKeyRevokeRequest struct {
+	ID string `json:"id" rule:",required"`
+}
+
+// leaseKeyID is the length of a lease key's id, in characters of URL-safe base64.
+const leaseKeyID = 6
+
+// Check fails unless the request names a key by a well-formed id.
+func (q *LeaseKeyRevokeRequest) Check() error {
+	if b, err := base64.RawURLEncoding.Strict().DecodeString(q.ID); err != nil || len(b) != base64.RawURLEncoding.DecodedLen(leaseKeyID) {
+		return Errorf(CodeInvalidID, "id", "%s is no id of a lease key, such as q8ZbTw", shown(q.ID))
+	}
+	return nil
+}
+
+// LeaseKeyRevokeReply describes the revoked key and the key that signs leases now.
+type LeaseKeyRevokeReply struct {
+	Revoked LeaseKey `json:"revoked"`
+	Signing LeaseKey `json:"signing"`
 }
 
 // LeaseKeyListReply lists all keys, the oldest first. Its request is an empty
@@ -109,8 +145,8 @@ type LeaseKeyListReply struct {
 	Keys []LeaseKey `json:"keys"`
 }
 
-// DecodeNamespaceChange reads the payload of a broadcast on the config subject of
+// DecodeOperatorChange reads the payload of a broadcast on the config subject of
 // OperatorNamespace.
-func DecodeNamespaceChange(payload []byte) (NamespaceChange, error) {
-	return DecodeRequest[NamespaceChange](payload)
+func DecodeOperatorChange(payload []byte) (OperatorChange, error) {
+	return DecodeRequest[OperatorChange](payload)
 }

@@ -49,7 +49,11 @@ const (
 	VerbNamespacePurge   Verb = "admin.namespace.purge"
 	VerbKeyList          Verb = "admin.key.list"
 	VerbKeyRotate        Verb = "admin.key.rotate"
+	VerbKeyRevoke        Verb = "admin.key.revoke"
 )
+
+// VerbsAdmin stands for all verbs that begin with "admin." in a subscription.
+const VerbsAdmin Verb = "admin.>"
 
 // Verbs lists all verbs.
 func Verbs() []Verb {
@@ -59,7 +63,7 @@ func Verbs() []Verb {
 		VerbCapacity, VerbBucketGet, VerbBucketReset, VerbUsageList, VerbUsageSummary,
 		VerbPolicySet, VerbPolicyGet,
 		VerbNamespaceCreate, VerbNamespaceList, VerbNamespaceGet, VerbNamespaceDelete, VerbNamespaceRecover, VerbNamespacePurge,
-		VerbKeyList, VerbKeyRotate,
+		VerbKeyList, VerbKeyRotate, VerbKeyRevoke,
 		VerbEntityCreate, VerbEntityGet, VerbEntityUpdate, VerbEntityDelete, VerbEntityChildren, VerbEntityList,
 		VerbAuditList, VerbAuditShow, VerbAuditVerify,
 	}
@@ -162,7 +166,7 @@ func ParseSubject(subject string) (namespace string, verb Verb, ok bool) {
 // ConfigSubject returns the subject on which changes of a namespace's config are
 // broadcast over core NATS, so that every node drops its cached config. The payload
 // is the changed [LimitsTarget]; for an entity's parent and cascade, the entity;
-// under OperatorNamespace, the [NamespaceChange].
+// under OperatorNamespace, the [OperatorChange].
 func ConfigSubject(namespace string) string { return configPrefix + namespace }
 
 // ParseConfigSubject returns the namespace of a config broadcast.
@@ -171,9 +175,10 @@ func ParseConfigSubject(subject string) (namespace string, ok bool) {
 	return namespace, ok && namespace != ""
 }
 
-// InboxPrefix returns the prefix of the reply subjects of a namespace's clients.
-// NATS permissions keep tenants out of each other's inboxes.
-func InboxPrefix(namespace string) string { return "_INBOX_" + namespace }
+// InboxPrefix returns the prefix of the reply subjects of a NATS user. Accounts keep tenants
+// out of each other's inboxes, and permissions the users of an account. The user of a
+// tenant's services has the namespace's name.
+func InboxPrefix(user string) string { return "_INBOX_" + user }
 
 // MayAnswer reports whether a node may send a reply to the subject that a request
 // names. NATS does not check that the caller may publish to it, and the node has

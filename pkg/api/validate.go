@@ -1,35 +1,58 @@
 package api
 
+import (
+	"unicode"
+	"unicode/utf8"
+)
+
 // The longest names, in bytes.
 const (
-	maxEntity    = 256
-	maxResource  = 64
-	maxLimitName = 64
-	maxNamespace = 63
+	maxIdentifier = 256 // entities and resources
+	maxLimitName  = 64
+	maxNamespace  = 63
 )
 
 // ReservedLimit is the limit name under which Tidegate counts write units. Users'
 // limits must not have it.
 const ReservedLimit = "wcu"
 
-// CheckEntity fails with invalid_entity unless id is an entity id: letters,
-// digits and "_.:@-", beginning with a letter or digit, at most 256.
+// reservedResource stands in manifests and keys for all resources of an entity.
+const reservedResource = "_default_"
+
+// CheckEntity fails with invalid_entity unless id is an entity id: printable UTF-8, at most
+// 256 bytes. Ids are compared byte by byte: case and Unicode normal forms count.
 func CheckEntity(id string) error {
-	if fits(id, maxEntity, func(c byte) bool { return alphanumeric(c) || c == '_' || c == '.' || c == ':' || c == '@' || c == '-' }) &&
-		alphanumeric(id[0]) {
+	if identifies(id) {
 		return nil
 	}
-	return Errorf(CodeInvalidEntity, "", "%s: an entity id has at most %d letters, digits and _ . : @ -, and begins with a letter or digit", shown(id), maxEntity)
+	return Errorf(CodeInvalidEntity, "", "%s: an entity id has 1 to %d bytes of printable UTF-8", shown(id), maxIdentifier)
 }
 
-// CheckResource fails with invalid_resource unless name is a resource: letters,
-// digits and "_./-", beginning with a letter, at most 64.
+// CheckResource fails with invalid_resource unless name is a resource: printable UTF-8, at
+// most 256 bytes, and not "_default_". Names are compared byte by byte.
 func CheckResource(name string) error {
-	if fits(name, maxResource, func(c byte) bool { return alphanumeric(c) || c == '_' || c == '.' || c == '/' || c == '-' }) &&
-		letter(name[0]) {
+	switch {
+	case name == reservedResource:
+		return Errorf(CodeInvalidResource, "", "%q is reserved: choose another resource", name)
+	case identifies(name):
 		return nil
 	}
-	return Errorf(CodeInvalidResource, "", "%s: a resource has at most %d letters, digits and _ . / -, and begins with a letter", shown(name), maxResource)
+	return Errorf(CodeInvalidResource, "", "%s: a resource has 1 to %d bytes of printable UTF-8", shown(name), maxIdentifier)
+}
+
+// identifies reports whether id has 1 to maxIdentifier bytes and no character that
+// a terminal or a log would not show: no control and no formatting character, no invalid
+// UTF-8.
+func identifies(id string) bool {
+	if id == "" || len(id) > maxIdentifier || !utf8.ValidString(id) {
+		return false
+	}
+	for _, c := range id {
+		if !unicode.IsPrint(c) {
+			return false
+		}
+	}
+	return true
 }
 
 // CheckLimitName fails with invalid_limit_name unless name is a limit's:

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -50,6 +52,8 @@ type Client struct {
 	timeout   time.Duration
 	observer  Observer // nil: not observed
 	store     *storeTime
+	answered  *sync.Map    // by api.Verb: NATS lets this connection send it, as an answer has shown
+	away      *atomic.Bool // NATS is, as the last request found
 }
 
 // Option configures a Client.
@@ -66,16 +70,17 @@ func WithOnUnavailable(p Policy) Option { return func(c *Client) { c.policy = p 
 // deadline, and for each attempt to settle a lease; 2 seconds without it.
 func WithTimeout(d time.Duration) Option { return func(c *Client) { c.timeout = d } }
 
-// InboxPrefix is the option with which a namespace's credentials must connect:
-// their permissions let them receive replies only under this prefix.
-func InboxPrefix(namespace string) nats.Option {
-	return nats.CustomInboxPrefix(api.InboxPrefix(namespace))
+// InboxPrefix is the option with which a user must connect where permissions are set: they
+// let it receive replies only under this prefix. The user of a tenant's services has the
+// namespace's name.
+func InboxPrefix(user string) nats.Option {
+	return nats.CustomInboxPrefix(api.InboxPrefix(user))
 }
 
 // New makes a client on a connection, which stays the caller's to close. It
 // fails on an option that cannot be meant.
 func New(nc *nats.Conn, opts ...Option) (*Client, error) {
-	c := &Client{nc: nc, namespace: api.DefaultNamespace, timeout: api.DefaultTimeout, store: newStoreTime(systemTime())}
+	c := &Client{nc: nc, namespace: api.DefaultNamespace, timeout: api.DefaultTimeout, store: newStoreTime(systemTime()), answered: new(sync.Map), away: new(atomic.Bool)}
 	for _, opt := range opts {
 		opt(c)
 	}
@@ -160,10 +165,28 @@ func (c *Client) Do(ctx context.Context, entity, resource string, consume Consum
 }
 
 // Status reports the limits of an entity without spending: on a resource or, if it is
-// empty, on all resources that the entity has used. With a resource and consume, it also
-// reports whether an acquire of these amounts would be admitted now.
+// empty, on all resources that the entity has used, which may take several requests: see
+// [Client.StatusPage]. With a resource and consume, it also reports whether an acquire of
+// these amounts would be admitted now.
 func (c *Client) Status(ctx context.Context, entity, resource string, consume Consume) (api.StatusReply, error) {
-	return ask[api.StatusReply](ctx, c, api.VerbStatus, api.StatusRequest{Entity: entity, Resource: resource, Consume: sorted(consume)})
+	q := api.StatusRequest{Entity: entity, Resource: resource, Consume: sorted(consume)}
+	all, err := c.StatusPage(ctx, q)
+	for err == nil && all.Cursor != "" {
+		var page api.StatusReply
+		q.Cursor = all.Cursor
+		page, err = c.StatusPage(ctx, q)
+		all.Limits, all.Damaged, all.Cursor = append(all.Limits, page.Limits...), append(all.Damaged, page.Damaged...), page.Cursor
+	}
+	if err != nil {
+		return api.StatusReply{}, err
+	}
+	return all, nil
+}
+
+// StatusPage reports the limits of a single resource, or of a page of the resources that
+// an entity has used. The reply's cursor requests the next page; it is empty on the last.
+func (c *Client) StatusPage(ctx context.Context, q api.StatusRequest) (api.StatusReply, error) {
+	return ask[api.StatusReply](ctx, c, api.VerbStatus, q)
 }
 
 // ask sends a request, which has an id, and reads its reply.
@@ -232,9 +255,13 @@ func (c *Client) send(ctx context.Context, verb api.Verb, msg *nats.Msg) ([]byte
 // once sends a message and reads its reply.
 func (c *Client) once(ctx context.Context, verb api.Verb, msg *nats.Msg, wait time.Duration) ([]byte, error) {
 	sent := c.store.read().mono
-	reply, err := c.request(ctx, msg, wait)
+	reply, err := c.request(ctx, verb, msg, wait)
+	var forbidden *api.Error
 	switch {
 	case err == nil:
+	case errors.As(err, &forbidden):
+		forbidden.RequestID = requestID(ctx)
+		return nil, forbidden
 	case ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled):
 		return nil, fmt.Errorf("%s: %w", verb, ctx.Err())
 	case errors.Is(err, nats.ErrMaxPayload):
@@ -257,9 +284,34 @@ func (c *Client) once(ctx context.Context, verb api.Verb, msg *nats.Msg, wait ti
 	return nil, refusal
 }
 
-// request waits on a pooled timer of nats.go where nothing else can end the
+// request sends a message, and watches for a missing permission until the verb has been
+// answered once.
+func (c *Client) request(ctx context.Context, verb api.Verb, msg *nats.Msg, wait time.Duration) (reply *nats.Msg, err error) {
+	// nats.go remembers for the whole outage each request that it cannot send, so that a
+	// caller that repeats its request would fill the memory.
+	if c.away.Load() && !c.nc.IsConnected() {
+		return nil, nats.ErrReconnectBufExceeded
+	}
+	defer func() {
+		if away := errors.Is(err, nats.ErrReconnectBufExceeded); away != c.away.Load() {
+			c.away.Store(away)
+		}
+	}()
+	if _, answered := c.answered.Load(verb); answered {
+		if reply, err = c.unwatched(ctx, msg, wait); err != nil {
+			c.answered.Delete(verb) // the permission may be gone: the next request looks
+		}
+		return reply, err
+	}
+	if reply, err = c.watched(ctx, msg, wait); err == nil {
+		c.answered.Store(verb, true)
+	}
+	return reply, err
+}
+
+// unwatched waits on a pooled timer of nats.go where nothing else can end the
 // wait: a context with a deadline costs more than the rest of the request.
-func (c *Client) request(ctx context.Context, msg *nats.Msg, wait time.Duration) (*nats.Msg, error) {
+func (c *Client) unwatched(ctx context.Context, msg *nats.Msg, wait time.Duration) (*nats.Msg, error) {
 	if ctx.Done() == nil {
 		return c.nc.RequestMsg(msg, wait)
 	}

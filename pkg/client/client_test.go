@@ -260,6 +260,36 @@ func TestStrangeReply(t *testing.T) {
 	require.ErrorContains(t, err, "read the reply to status")
 }
 
+// The status of an entity takes as many requests as it has pages, and fails with any of them.
+func TestStatusFollowsPages(t *testing.T) {
+	w := newWire(t)
+	reply := map[string]string{
+		"":  `{"limits":[{"entity":"e","resource":"a","name":"rpm","capacity":1,"requested":0,"available":1}],"cursor":"1"}`,
+		"1": `{"limits":[],"damaged":["b"],"cursor":"2"}`,
+		"2": `{"limits":[{"entity":"e","resource":"c","name":"rpm","capacity":1,"requested":0,"available":0}],"damaged":["d"]}`,
+	}
+	w.respond(func(m *nats.Msg) *nats.Msg {
+		q, err := api.DecodeStatus(m.Data)
+		require.NoError(t, err)
+		return &nats.Msg{Data: []byte(reply[q.Cursor])}
+	})
+	want := api.StatusReply{Damaged: []string{"b", "d"}, Limits: []api.LimitStatus{
+		{Entity: "e", Resource: "a", Name: "rpm", Capacity: 1, Available: 1}, {Entity: "e", Resource: "c", Name: "rpm", Capacity: 1},
+	}}
+	all, err := w.client().Status(t.Context(), "e", "", nil)
+	require.NoError(t, err)
+	require.Equal(t, want, all)
+	page, err := w.client().StatusPage(t.Context(), api.StatusRequest{Entity: "e", Cursor: "1", Limit: 7})
+	require.NoError(t, err)
+	require.Equal(t, api.StatusReply{Limits: []api.LimitStatus{}, Damaged: []string{"b"}, Cursor: "2"}, page)
+	require.Contains(t, w.log(), `{"entity":"e","cursor":"1","limit":7}`)
+
+	reply["2"] = "no reply"
+	all, err = w.client().Status(t.Context(), "e", "", nil)
+	require.ErrorContains(t, err, "read the reply to status")
+	require.Empty(t, all)
+}
+
 func TestDeadlineHeader(t *testing.T) {
 	w := newWire(t)
 	w.script(map[api.Verb]string{api.VerbAcquire: admitted})

@@ -41,8 +41,9 @@
 // If tenants have permissions of their own, connect with [InboxPrefix]: replies reach the
 // connection under no other prefix. The prefix belongs to the connection, so [New] cannot
 // set it, and a connection serves a single namespace. The server drops a request without
-// permission: the call ends at its timeout with an *UnavailableError, and NATS reports
-// the violation to the connection's error handler.
+// permission, and a reply under another prefix: the call ends with an *Error of the code
+// forbidden, whatever the policy. If a permission is taken away from a live connection, the
+// first call ends at its timeout with an *UnavailableError, the next with forbidden.
 //
 // Every request has an ID, which appears in each of the service's log lines about it and
 // in the errors here: the ID of [WithRequestID], or a generated ID.

@@ -2,6 +2,7 @@ package tidegate
 
 import (
 	"context"
+	"sync"
 
 	"github.com/nats-io/nats.go"
 
@@ -21,7 +22,7 @@ func OperatorInboxPrefix() nats.Option { return InboxPrefix(api.OperatorNamespac
 // Operator returns the client's access to data outside all namespaces.
 func (c *Client) Operator() Operator {
 	o := *c
-	o.namespace = api.OperatorNamespace
+	o.namespace, o.answered = api.OperatorNamespace, new(sync.Map)
 	return Operator{&o}
 }
 
@@ -70,4 +71,12 @@ func (o Operator) ListLeaseKeys(ctx context.Context) ([]api.LeaseKey, error) {
 // is already waiting, it returns that key. Leases of older keys stay valid.
 func (o Operator) RotateLeaseKey(ctx context.Context) (api.LeaseKey, error) {
 	return ask[api.LeaseKey](ctx, o.c, api.VerbKeyRotate, struct{}{})
+}
+
+// RevokeLeaseKey makes all nodes refuse the leases of a key that leaked, within a second
+// as a rule and within a minute at the latest. Tokens of its good leases cannot be given
+// back any more. If the key signs, the reply's new key signs at once. An unknown key is an
+// *Error with the code not_found.
+func (o Operator) RevokeLeaseKey(ctx context.Context, id string) (api.LeaseKeyRevokeReply, error) {
+	return ask[api.LeaseKeyRevokeReply](ctx, o.c, api.VerbKeyRevoke, api.LeaseKeyRevokeRequest{ID: id})
 }

@@ -17,8 +17,7 @@ import (
 
 // Services lists the running processes of Tidegate, by service and age, with how far each
 // is behind. Their number is unknown, so that the list ends once no process has answered
-// for the duration quiet, or with the context. Without permission to ask, or without any
-// process, it is empty.
+// for the duration quiet, or with the context. Without any process, it is empty.
 func (o Operator) Services(ctx context.Context, quiet time.Duration) ([]api.Service, error) {
 	subject, err := micro.ControlSubject(micro.StatsVerb, "", "")
 	if err != nil {
@@ -30,6 +29,7 @@ func (o Operator) Services(ctx context.Context, quiet time.Duration) ([]api.Serv
 		return nil, fmt.Errorf("list the services: %w", err)
 	}
 	defer func() { _ = answers.Unsubscribe() }() // it fails where the connection has ended
+	before := o.c.nc.LastError()
 	if err := o.c.nc.PublishRequest(subject, inbox, nil); err != nil {
 		return nil, fmt.Errorf("list the services: %w", err)
 	}
@@ -42,6 +42,9 @@ func (o Operator) Services(ctx context.Context, quiet time.Duration) ([]api.Serv
 		case ctx.Err() != nil:
 			return nil, fmt.Errorf("list the services: %w", ctx.Err())
 		case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrNoResponders):
+			if refused := o.c.refusal(subject, before); len(all) == 0 && refused != nil {
+				return nil, refused
+			}
 			slices.SortFunc(all, func(a, b api.Service) int {
 				return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.StartedMs, b.StartedMs), cmp.Compare(a.ID, b.ID))
 			})

@@ -102,7 +102,7 @@ func TestGoldenWireOfOperators(t *testing.T) {
 		api.VerbNamespaceCreate: tenant, api.VerbNamespaceGet: tenant, api.VerbNamespaceDelete: tenant, api.VerbNamespaceRecover: tenant,
 		api.VerbNamespaceList:  `{"namespaces":[` + tenant + `],"cursor":"next"}`,
 		api.VerbNamespacePurge: `{"done":false,"deleted":500,"remaining":7}`,
-		api.VerbKeyList:        `{"keys":[` + key + `]}`, api.VerbKeyRotate: key,
+		api.VerbKeyList:        `{"keys":[` + key + `]}`, api.VerbKeyRotate: key, api.VerbKeyRevoke: `{"revoked":` + key + `,"signing":` + key + `}`,
 	})
 	c, ctx := w.client(tidegate.WithNamespace("tenant-b"), tidegate.WithTimeout(1500*time.Millisecond)), t.Context()
 	system := api.LimitsTarget{System: true}
@@ -132,6 +132,9 @@ func TestGoldenWireOfOperators(t *testing.T) {
 	all, err := o.ListLeaseKeys(ctx)
 	require.NoError(t, err)
 	require.Equal(t, []api.LeaseKey{next}, all)
+	gone, err := o.RevokeLeaseKey(ctx, "AAAAAA")
+	require.NoError(t, err)
+	require.Equal(t, api.LeaseKeyRevokeReply{Revoked: next, Signing: next}, gone)
 	w.requireGolden(t, "wire_operators.txt")
 }
 
@@ -255,6 +258,8 @@ func requireDecodes(t *testing.T, m *nats.Msg) {
 		_, err = api.DecodeRequest[api.NamespaceRequest](m.Data)
 	case api.VerbKeyList, api.VerbKeyRotate:
 		_, err = api.DecodeRequest[struct{}](m.Data)
+	case api.VerbKeyRevoke:
+		_, err = api.DecodeRequest[api.LeaseKeyRevokeRequest](m.Data)
 	default:
 		t.Fatalf("the client has a verb %s that this test does not know", verb)
 	}

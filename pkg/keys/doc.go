@@ -8,7 +8,8 @@
 //   - The registry is the namespace "_". It holds the list of namespaces and the
 //     keys that sign leases.
 //   - A part is a piece of a key that comes from outside (an entity, a
-//     resource, a lease key id). '#' separates parts, so no part contains it.
+//     resource, a lease key id). '#' separates parts. In the place of a '#' or a '~' of an
+//     entity or a resource, keys hold a control character.
 //   - Spread is the number of index partitions over which GSI2 and GSI4
 //     distribute items that would otherwise share a single partition.
 //

@@ -15,18 +15,18 @@ func (e Entity) Key() Key { return Key{entityPK(e.Namespace, e.ID), "#META"} }
 
 // Indexes returns the keys of an entity without a parent.
 func (e Entity) Indexes() Indexes {
-	return Indexes{GSI4: everything(e.Namespace, e.Key(), "ENTITY#"+e.ID)}
+	return Indexes{GSI4: everything(e.Namespace, e.Key(), "ENTITY#"+escape(e.ID))}
 }
 
 // IndexesUnder returns the Indexes of an entity with a parent.
 func (e Entity) IndexesUnder(parent string) Indexes {
 	in := e.Indexes()
-	in.GSI1 = &Key{parentPK(e.Namespace, parent), "CHILD#" + e.ID}
+	in.GSI1 = &Key{parentPK(e.Namespace, parent), "CHILD#" + escape(e.ID)}
 	return in
 }
 
 // Valid implements Item.
-func (e Entity) Valid() bool { return ValidNamespaceID(e.Namespace) && validPart(e.ID) }
+func (e Entity) Valid() bool { return ValidNamespaceID(e.Namespace) && validName(e.ID, maxName) }
 
 // Bucket is a shard of the bucket of an entity and a resource.
 type Bucket struct {
@@ -36,22 +36,22 @@ type Bucket struct {
 
 // Key returns the key of the shard's item. Every shard has its own partition.
 func (b Bucket) Key() Key {
-	return Key{b.Namespace + "/BUCKET#" + b.Entity + "#" + b.Resource + "#" + strconv.Itoa(b.Shard), "#STATE"}
+	return Key{b.Namespace + "/BUCKET#" + escape(b.Entity) + "#" + escape(b.Resource) + "#" + strconv.Itoa(b.Shard), "#STATE"}
 }
 
 // Indexes implements Item.
 func (b Bucket) Indexes() Indexes {
-	shard := strconv.Itoa(b.Shard)
+	entity, resource, shard := escape(b.Entity), escape(b.Resource), strconv.Itoa(b.Shard)
 	return Indexes{
-		GSI2: &Key{capacityPK(b.Namespace, b.Resource, spread(b.Entity)), "BUCKET#" + b.Entity + "#" + shard},
-		GSI3: &Key{entityPK(b.Namespace, b.Entity), "BUCKET#" + b.Resource + "#" + shard},
-		GSI4: everything(b.Namespace, b.Key(), "BUCKET#"+b.Entity+"#"+b.Resource+"#"+shard),
+		GSI2: &Key{capacityPK(b.Namespace, b.Resource, spread(b.Entity)), "BUCKET#" + entity + "#" + shard},
+		GSI3: &Key{entityPK(b.Namespace, b.Entity), "BUCKET#" + resource + "#" + shard},
+		GSI4: everything(b.Namespace, b.Key(), "BUCKET#"+entity+"#"+resource+"#"+shard),
 	}
 }
 
 // Valid implements Item.
 func (b Bucket) Valid() bool {
-	return ValidNamespaceID(b.Namespace) && validPart(b.Entity) && validPart(b.Resource) && b.Shard >= 0
+	return ValidNamespaceID(b.Namespace) && validName(b.Entity, maxName) && validResource(b.Resource) && b.Shard >= 0
 }
 
 // EntityConfig holds an entity's limits for a resource or, with DefaultResource,
@@ -60,35 +60,39 @@ type EntityConfig struct{ Namespace, Entity, Resource string }
 
 // Key implements Item.
 func (c EntityConfig) Key() Key {
-	return Key{entityPK(c.Namespace, c.Entity), "#CONFIG#" + c.Resource}
+	return Key{entityPK(c.Namespace, c.Entity), "#CONFIG#" + escape(c.Resource)}
 }
 
 // Indexes implements Item.
 func (c EntityConfig) Indexes() Indexes {
 	return Indexes{
-		GSI3: &Key{c.Namespace + "/ENTITY_CONFIG#" + c.Resource, c.Entity},
-		GSI4: everything(c.Namespace, c.Key(), "CONFIG#ENTITY#"+c.Entity+"#"+c.Resource),
+		GSI3: &Key{c.Namespace + "/ENTITY_CONFIG#" + escape(c.Resource), escape(c.Entity)},
+		GSI4: everything(c.Namespace, c.Key(), "CONFIG#ENTITY#"+escape(c.Entity)+"#"+escape(c.Resource)),
 	}
 }
 
 // Valid implements Item.
 func (c EntityConfig) Valid() bool {
-	return ValidNamespaceID(c.Namespace) && validPart(c.Entity) && validPart(c.Resource)
+	return ValidNamespaceID(c.Namespace) && validName(c.Entity, maxName) && validName(c.Resource, maxName)
 }
 
 // ResourceConfig holds the limits of all entities for a resource.
 type ResourceConfig struct{ Namespace, Resource string }
 
 // Key implements Item.
-func (c ResourceConfig) Key() Key { return Key{c.Namespace + "/RESOURCE#" + c.Resource, "#CONFIG"} }
+func (c ResourceConfig) Key() Key {
+	return Key{c.Namespace + "/RESOURCE#" + escape(c.Resource), "#CONFIG"}
+}
 
 // Indexes implements Item.
 func (c ResourceConfig) Indexes() Indexes {
-	return Indexes{GSI4: everything(c.Namespace, c.Key(), "CONFIG#RESOURCE#"+c.Resource)}
+	return Indexes{GSI4: everything(c.Namespace, c.Key(), "CONFIG#RESOURCE#"+escape(c.Resource))}
 }
 
 // Valid implements Item.
-func (c ResourceConfig) Valid() bool { return ValidNamespaceID(c.Namespace) && validPart(c.Resource) }
+func (c ResourceConfig) Valid() bool {
+	return ValidNamespaceID(c.Namespace) && validName(c.Resource, maxName)
+}
 
 // SystemConfig holds the limits that apply if no other level sets any.
 type SystemConfig struct{ Namespace string }
@@ -111,18 +115,18 @@ type Usage struct{ Namespace, Entity, Resource, Window, Start string }
 
 // Key implements Item.
 func (u Usage) Key() Key {
-	return Key{entityPK(u.Namespace, u.Entity), "#USAGE#" + u.Resource + "#" + u.Window + "#" + u.Start}
+	return Key{entityPK(u.Namespace, u.Entity), "#USAGE#" + escape(u.Resource) + "#" + u.Window + "#" + u.Start}
 }
 
 // Indexes implements Item.
 func (u Usage) Indexes() Indexes {
-	sk := "USAGE#" + u.Entity + "#" + u.Resource + "#" + u.Window + "#" + u.Start
+	sk := "USAGE#" + escape(u.Entity) + "#" + escape(u.Resource) + "#" + u.Window + "#" + u.Start
 	return Indexes{GSI4: everything(u.Namespace, u.Key(), sk)}
 }
 
 // Valid implements Item.
 func (u Usage) Valid() bool {
-	return ValidNamespaceID(u.Namespace) && validPart(u.Entity) && validPart(u.Resource) &&
+	return ValidNamespaceID(u.Namespace) && validName(u.Entity, maxName) && validResource(u.Resource) &&
 		validPart(u.Window) && validPart(u.Start)
 }
 
@@ -138,13 +142,22 @@ func (v Version) Indexes() Indexes { return listed(v.Namespace, v.Key(), "VERSIO
 // Valid implements Item.
 func (v Version) Valid() bool { return validNamespace(v.Namespace) }
 
-// Audit is an audit event. ID is the entity that changed, or [AuditSystem], or
-// [AuditResource] of a resource; in the registry, [AuditNamespace] of a namespace
+// Audit is an audit event. ID is [AuditEntity] of the entity that changed, or
+// [AuditSystem], or [AuditResource] of a resource; in the registry, [AuditNamespace] of a namespace
 // or [AuditLeaseKeys]. AtMs is the time of the change, in Unix milliseconds.
 // Sequence identifies and orders the events within a namespace.
 type Audit struct {
 	Namespace, ID  string
 	AtMs, Sequence int64
+}
+
+// AuditEntity returns the audit id of changes to an entity: its own id, after a '=' if it
+// begins like the id of something else.
+func AuditEntity(id string) string {
+	if id != "" && (id[0] == '$' || id[0] == '=') {
+		return "=" + id
+	}
+	return id
 }
 
 // AuditResource returns the audit id of changes to a resource's level.
@@ -168,14 +181,14 @@ func (a Audit) Key() Key {
 // the registry's. A single partition suffices: every event of a namespace
 // increments the same [AuditSeq] item, which keeps events few.
 func (a Audit) Indexes() Indexes {
-	in := listed(a.Namespace, a.Key(), "AUDIT#"+a.ID+"#"+a.moment())
+	in := listed(a.Namespace, a.Key(), "AUDIT#"+escape(a.ID)+"#"+a.moment())
 	in.GSI1 = &Key{auditPK(a.Namespace, ""), "AUDIT#" + a.moment()}
 	return in
 }
 
 // Valid implements Item.
 func (a Audit) Valid() bool {
-	return validNamespace(a.Namespace) && validPart(a.ID) &&
+	return validNamespace(a.Namespace) && validName(a.ID, maxPart) &&
 		a.AtMs >= 0 && a.AtMs <= maxAuditMs && a.Sequence >= 0
 }
 
@@ -258,13 +271,13 @@ func (NamespaceID) Indexes() Indexes { return Indexes{} }
 // Valid implements Item.
 func (n NamespaceID) Valid() bool { return ValidNamespaceID(n.ID) }
 
-func entityPK(namespace, id string) string     { return namespace + "/ENTITY#" + id }
-func parentPK(namespace, parent string) string { return namespace + "/PARENT#" + parent }
-func auditPK(namespace, id string) string      { return namespace + "/AUDIT#" + id }
+func entityPK(namespace, id string) string     { return namespace + "/ENTITY#" + escape(id) }
+func parentPK(namespace, parent string) string { return namespace + "/PARENT#" + escape(parent) }
+func auditPK(namespace, id string) string      { return namespace + "/AUDIT#" + escape(id) }
 func systemPK(namespace string) string         { return namespace + "/SYSTEM#" }
 
 func capacityPK(namespace, resource, part string) string {
-	return namespace + "/RESOURCE#" + resource + "#" + part
+	return namespace + "/RESOURCE#" + escape(resource) + "#" + part
 }
 
 // listed returns the indexes of an item that only GSI4 lists. GSI4 never lists the

@@ -6,6 +6,8 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 const (
@@ -13,8 +15,7 @@ const (
 	Registry = "_"
 
 	// DefaultResource is the resource name under which an entity's config for
-	// all its resources is stored. Users cannot enter it, because a resource
-	// starts with a letter.
+	// all its resources is stored. It is reserved: users cannot enter it.
 	DefaultResource = "_default_"
 
 	// AuditSystem is the audit id of changes to a namespace's system level.
@@ -29,7 +30,8 @@ const (
 )
 
 const (
-	maxPart     = 256 // bytes; the longest identifier that the edge admits
+	maxName     = 256 // bytes; the longest entity or resource that the edge admits
+	maxPart     = 320 // bytes; a name with the fingerprint of an override, or as an audit id
 	namespaceID = 11  // characters: 8 bytes in base64 without padding
 )
 
@@ -94,8 +96,8 @@ func sextet(c byte) int {
 // validNamespace is ValidNamespaceID, but accepts the registry's id too.
 func validNamespace(id string) bool { return id == Registry || ValidNamespaceID(id) }
 
-// validPart reports whether s is allowed between the separators of a key: printable
-// ASCII without space and '#', 1 to maxPart bytes.
+// validPart reports whether s is allowed between the separators of a key as it is:
+// printable ASCII without space and '#', 1 to maxPart bytes.
 func validPart(s string) bool {
 	if s == "" || len(s) > maxPart {
 		return false
@@ -106,6 +108,61 @@ func validPart(s string) bool {
 		}
 	}
 	return true
+}
+
+// A name is an entity, a resource or an audit id: any printable text. Two printable
+// characters have a meaning in keys. A key holds a control character, which no name has, in
+// their place. So an escaped name is as long as the name: the keys of two long names fit
+// the 1,024 bytes that DynamoDB allows for a sort key.
+const (
+	separator        = '#'    // of the parts of a key
+	escapedSeparator = '\x01' // stands in a key for the character '#' of a name
+
+	tilde       = '~'    // stands in a key between a resource and a fingerprint
+	overrideCut = '\x02' // stands in a resource between its name and a fingerprint, and in a key for the character '~' of a name
+)
+
+// escape returns the form of a name in keys. It is its own inverse. Names without the two
+// special characters stay as they are.
+func escape(name string) string {
+	if !strings.ContainsAny(name, "#~\x01\x02") {
+		return name
+	}
+	return strings.Map(func(c rune) rune {
+		switch c {
+		case separator:
+			return escapedSeparator
+		case escapedSeparator:
+			return separator
+		case tilde:
+			return overrideCut
+		case overrideCut:
+			return tilde
+		}
+		return c
+	}, name)
+}
+
+// validName reports whether s is allowed as an entity or an audit id: printable UTF-8, 1 to
+// longest bytes.
+func validName(s string, longest int) bool {
+	if s == "" || len(s) > longest || !utf8.ValidString(s) {
+		return false
+	}
+	for _, c := range s {
+		if !unicode.IsPrint(c) {
+			return false
+		}
+	}
+	return true
+}
+
+// validResource reports whether s is a resource's name, or that of an override of it.
+func validResource(s string) bool {
+	if name, fingerprint, ok := ParseOverride(s); ok {
+		return validName(name, maxName) && validPart(fingerprint) && len(s) <= maxPart
+	}
+	return validName(s, maxName)
 }
 
 // spread returns the index partition of s: 64-bit FNV-1a mod Spread, as text.
@@ -127,15 +184,15 @@ func everything(namespace string, table Key, sk string) *Key {
 
 // OverrideResource names the bucket of requests that supply their own limits
 // for a resource; fingerprint is the fingerprint of these limits. Users cannot
-// enter the name, because a resource's name never contains '~'.
+// enter the name, because it contains a control character.
 func OverrideResource(resource, fingerprint string) string {
-	return resource + "~" + fingerprint
+	return resource + string(overrideCut) + fingerprint
 }
 
 // ParseOverride splits the name of an override bucket into resource and fingerprint;
 // ok is false for any other resource.
 func ParseOverride(name string) (resource, fingerprint string, ok bool) {
-	resource, fingerprint, ok = strings.Cut(name, "~")
+	resource, fingerprint, ok = strings.Cut(name, string(overrideCut))
 	if !ok || resource == "" || fingerprint == "" {
 		return "", "", false
 	}

@@ -33,7 +33,7 @@ func parse(k Key) Item {
 	case "ENTITY":
 		return parseEntity(namespace, name, k.SK)
 	case "RESOURCE":
-		return ResourceConfig{namespace, name}
+		return ResourceConfig{namespace, escape(name)}
 	case "AUDIT":
 		return parseAudit(namespace, name, k.SK)
 	case "SYSTEM":
@@ -51,18 +51,18 @@ func parseBucket(namespace, name string) Item {
 	if err != nil {
 		return nil
 	}
-	return Bucket{namespace, part[0], part[1], shard}
+	return Bucket{namespace, escape(part[0]), escape(part[1]), shard}
 }
 
 func parseEntity(namespace, id, sk string) Item {
 	part := strings.Split(sk, "#")
 	switch {
 	case len(part) == 2 && part[1] == "META":
-		return Entity{namespace, id}
+		return Entity{namespace, escape(id)}
 	case len(part) == 3 && part[1] == "CONFIG":
-		return EntityConfig{namespace, id, part[2]}
+		return EntityConfig{namespace, escape(id), escape(part[2])}
 	case len(part) == 5 && part[1] == "USAGE":
-		return Usage{namespace, id, part[2], part[3], part[4]}
+		return Usage{namespace, escape(id), escape(part[2]), part[3], part[4]}
 	}
 	return nil
 }
@@ -80,7 +80,7 @@ func parseAudit(namespace, id, sk string) Item {
 	if err != nil {
 		return nil
 	}
-	return Audit{namespace, id, at.UnixMilli(), sequence}
+	return Audit{namespace, escape(id), at.UnixMilli(), sequence}
 }
 
 func parseSystem(namespace, sk string) Item {

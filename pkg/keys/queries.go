@@ -28,7 +28,7 @@ func ConfigsOf(namespace, entity string) Query {
 func UsageOf(namespace, entity, resource, window string) Query {
 	q := Query{PK: entityPK(namespace, entity), SKPrefix: "#USAGE#"}
 	if resource != "" {
-		q.SKPrefix += resource + "#"
+		q.SKPrefix += escape(resource) + "#"
 		if window != "" {
 			q.SKPrefix += window + "#"
 		}
@@ -47,7 +47,7 @@ func UsageBetween(q Query, from, to string) Query {
 // spends from a resource under limits that requests supplied themselves (see
 // [OverrideResource]).
 func UsageOfOverrides(namespace, entity, resource string) Query {
-	return Query{PK: entityPK(namespace, entity), SKPrefix: "#USAGE#" + OverrideResource(resource, "")}
+	return Query{PK: entityPK(namespace, entity), SKPrefix: "#USAGE#" + escape(OverrideResource(resource, ""))}
 }
 
 // AuditOf selects the audit events of an entity or level (see [Audit]), oldest
@@ -96,7 +96,7 @@ func ChildrenOf(namespace, parent string) Query {
 // query.
 func ParentOf(q Query) (parent string, ok bool) {
 	_, parent, ok = strings.Cut(q.PK, "/PARENT#")
-	return parent, ok
+	return escape(parent), ok
 }
 
 // AuditEvents selects, in GSI1, all audit events of a namespace, oldest first.
@@ -122,7 +122,7 @@ func BucketsOf(namespace, entity string) Query {
 // EntitiesWithConfig selects, in GSI3, the entities with limits of their own for
 // a resource (or DefaultResource), in order.
 func EntitiesWithConfig(namespace, resource string) Query {
-	return Query{PK: namespace + "/ENTITY_CONFIG#" + resource}
+	return Query{PK: namespace + "/ENTITY_CONFIG#" + escape(resource)}
 }
 
 // PurgePartitions returns the partitions of GSI4 that together list everything a

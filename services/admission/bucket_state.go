@@ -138,6 +138,7 @@ func (b *bucketState) readTree() *treeRead {
 		}
 		b.whole.Store(&treeSnapshot{tree: tree, at: asked})
 		b.first.writer.known.offer(tree.Find(0), asked)
+		b.router.members.weigh(b.first)
 	})
 	return read
 }

@@ -88,7 +88,7 @@ func playCascades(t *testing.T, seed uint64, chances []fault.Chance, lossless bo
 		tuning.StoreTimeout = 300 * time.Millisecond
 	}
 	for n := range uint64(2) {
-		tuning.Remember = 3 + int(n)*100 // one node forgets all the time
+		tuning.Remember = 3 * stateBytes * (1 + int64(n)*100) // one node forgets all the time
 		w.nodeWith(t, tuning, fault.Options{Seed: seed + n, Latency: fault.Uniform(0, 2*time.Millisecond), Chances: chances})
 	}
 	var wg sync.WaitGroup

@@ -36,16 +36,17 @@ func (s *scripted) Check(context.Context) error { return s.check }
 func TestTheControlPlane(t *testing.T) {
 	t.Run("serves", func(t *testing.T) {
 		w := newWorld(t)
-		w.control = &scripted{verb: api.VerbLimitsGet, asked: make(chan config.AdminRequest, 2)}
+		plane := &scripted{verb: api.VerbLimitsGet, asked: make(chan config.AdminRequest, 2)}
+		w.control = plane
 		w.node(t, Tuning{})
 		nc := w.nats.Connect(t)
 		reply := send(t, nc, api.VerbLimitsGet, `{"any":"body"}`, patience)
 		require.JSONEq(t, `{"served":true}`, string(reply.Data))
-		require.Equal(t, config.AdminRequest{Namespace: api.DefaultNamespace, NamespaceID: w.ns, Verb: api.VerbLimitsGet, Body: []byte(`{"any":"body"}`)}, <-w.control.asked)
+		require.Equal(t, config.AdminRequest{Namespace: api.DefaultNamespace, NamespaceID: w.ns, Verb: api.VerbLimitsGet, Body: []byte(`{"any":"body"}`)}, <-plane.asked)
 		require.Equal(t, api.CodeUnknownVerb, refused(t, nc, api.VerbLimitsSet, `{}`, patience).Code)
 
-		w.control.refusal = api.Errorf(api.CodeNotFound, "", "it is not there")
-		require.Equal(t, w.control.refusal, refused(t, nc, api.VerbLimitsGet, `{}`, patience))
+		plane.refusal = api.Errorf(api.CodeNotFound, "", "it is not there")
+		require.Equal(t, plane.refusal, refused(t, nc, api.VerbLimitsGet, `{}`, patience))
 	})
 	start := func(t *testing.T, c Control) error {
 		t.Helper()

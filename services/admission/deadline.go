@@ -3,7 +3,7 @@ package admission
 import (
 	"time"
 
-	"github.com/nats-io/nats.go/micro"
+	"github.com/nats-io/nats.go"
 
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/bucket"
@@ -14,7 +14,7 @@ import (
 //
 // A timeout counts from receipt, and leaves out how long the request was under way. A
 // deadline includes it, and keeps a request no longer than a timeout could.
-func (r *request) waitsUntil(h micro.Headers) error {
+func (r *request) waitsUntil(h nats.Header) error {
 	timeout, err := api.ParseTimeout(h.Get(api.HeaderTimeout))
 	if err != nil {
 		return err

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/micro"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -237,7 +236,7 @@ func TestADeadlineIsBoundedAsATimeoutIs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &request{service: n.Service, received: n.clock.Mono()}
-			h := micro.Headers{api.HeaderDeadline: {c.deadline}, api.HeaderTimeout: {c.timeout}}
+			h := nats.Header{api.HeaderDeadline: {c.deadline}, api.HeaderTimeout: {c.timeout}}
 			require.NoError(t, r.waitsUntil(h))
 			require.GreaterOrEqual(t, r.deadline-r.received, c.least)
 			require.LessOrEqual(t, r.deadline-r.received, c.most)

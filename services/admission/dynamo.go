@@ -82,29 +82,6 @@ func (s *bucketStore) read(ctx context.Context, key keys.Bucket) (*table.Bucket,
 	return table.DecodeBucket(out.Item)
 }
 
-// bucketsOf lists the resources an entity has buckets for, in order. It asks an
-// index, so that a bucket made this moment may be missing.
-func (s *bucketStore) bucketsOf(ctx context.Context, ns, entity string) ([]string, error) {
-	var resources []string
-	pages := dynamodb.NewQueryPaginator(s.client, table.QueryInput(s.table, 3, keys.BucketsOf(ns, entity)))
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("list the buckets of entity %s: %w", entity, err)
-		}
-		for _, item := range page.Items {
-			key, err := table.BucketKey(item)
-			if err != nil {
-				return nil, err
-			}
-			if key.Shard == 0 {
-				resources = append(resources, key.Resource)
-			}
-		}
-	}
-	return resources, nil
-}
-
 // update writes an item that should be there.
 func (s *bucketStore) update(ctx context.Context, form string, key keys.Bucket, in *dynamodb.UpdateItemInput, nonce string) answer {
 	call, cancel := context.WithTimeout(ctx, s.timeout)

@@ -48,9 +48,9 @@ func TestAChangedFamilyReachesEveryNode(t *testing.T) {
 
 // knowsOutdated reports whether the node has yet to look again at a bucket.
 func (n *node) knowsOutdated() bool {
-	n.router.mu.Lock()
-	defer n.router.mu.Unlock()
-	for _, m := range n.router.members.Values() {
+	n.router.members.mu.Lock()
+	defer n.router.members.mu.Unlock()
+	for _, m := range n.router.members.lru.Values() {
 		if m.writer.settings.isOutdated() {
 			return true
 		}
@@ -58,20 +58,25 @@ func (n *node) knowsOutdated() bool {
 	return false
 }
 
-// Who asks is told by the header that the server writes, and is verified only
-// where callers cannot write it.
+// The header that the server writes names the sender. The sender is verified only where
+// callers cannot write the header, and there nobody else changes anything.
 func TestAuditEventsSayWhoAsked(t *testing.T) {
 	const header = `{"acc":"OPS","user":"alice","rtt":1}`
 	for name, c := range map[string]struct {
 		trusted bool
-		header  string
+		headers []string
 		want    api.Principal
+		refused bool
 	}{
-		"trusted":        {true, header, api.Principal{User: "alice", Account: "OPS", Verified: true}},
-		"not trusted":    {false, header, api.Principal{User: "alice", Account: "OPS"}},
-		"none":           {true, "", api.Principal{}},
-		"names nobody":   {true, `{"rtt":1}`, api.Principal{}},
-		"cannot be read": {true, "alice", api.Principal{}},
+		"trusted":                     {true, []string{header}, api.Principal{User: "alice", Account: "OPS", Verified: true}, false},
+		"trusted, none":               {true, nil, api.Principal{}, true},
+		"trusted, names nobody":       {true, []string{`{"rtt":1}`}, api.Principal{}, true},
+		"trusted, cannot be read":     {true, []string{"alice"}, api.Principal{}, true},
+		"trusted, twice":              {true, []string{header, header}, api.Principal{}, true},
+		"trusted, in another's value": {true, []string{header + api.HeaderRequestInfo}, api.Principal{}, true},
+		"not trusted":                 {false, []string{header}, api.Principal{User: "alice", Account: "OPS"}, false},
+		"not trusted, none":           {false, nil, api.Principal{}, false},
+		"not trusted, twice":          {false, []string{header, header}, api.Principal{}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -80,11 +85,14 @@ func TestAuditEventsSayWhoAsked(t *testing.T) {
 			nc := w.nats.Connect(t)
 			m := nats.NewMsg(api.Subject(api.DefaultNamespace, api.VerbEntityCreate))
 			m.Data = []byte(`{"entity":"acme"}`)
-			if c.header != "" {
-				m.Header.Set(api.HeaderRequestInfo, c.header)
-			}
+			m.Header[api.HeaderRequestInfo] = c.headers
 			reply, err := nc.RequestMsg(m, patience)
 			require.NoError(t, err)
+			if c.refused {
+				require.Equal(t, api.CodeForbidden, api.DecodeError(reply.Data).Code)
+				require.Empty(t, ask[api.AuditListReply](t, nc, api.VerbAuditList, `{}`).Events)
+				return
+			}
 			require.Empty(t, reply.Header.Get(api.HeaderErrorCode), string(reply.Data))
 			events := ask[api.AuditListReply](t, nc, api.VerbAuditList, `{}`).Events
 			require.Len(t, events, 1)

@@ -75,4 +75,6 @@ type recorder interface {
 	// written takes in the item that an applied write left. counted reports that the item
 	// now includes all refused writes.
 	written(item *table.Bucket, counted bool)
+	// learned ends a step: the shard's known state may take more memory than before.
+	learned()
 }

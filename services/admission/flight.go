@@ -29,6 +29,7 @@ func (f flight) fly() {
 	defer f.land()
 	for f.take() {
 		f.step(f.env.abort)
+		f.recorder.learned()
 	}
 }
 

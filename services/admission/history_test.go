@@ -55,7 +55,7 @@ func playHistory(t *testing.T, seed uint64) {
 	setHistoryLimits(t, w, highCapacity, false)
 	var nodes []*node
 	for n := range uint64(2) {
-		nodes = append(nodes, w.nodeWith(t, Tuning{StoreTimeout: 200 * time.Millisecond, Remember: 1 + int(n)*100}, fault.Options{
+		nodes = append(nodes, w.nodeWith(t, Tuning{StoreTimeout: 200 * time.Millisecond, Remember: 1 + int64(n)*100*stateBytes}, fault.Options{
 			Seed: seed + n, Latency: fault.Uniform(0, 2*time.Millisecond),
 			Chances: []fault.Chance{
 				{Probability: .02, Fault: fault.Fault{Kind: fault.ReplyLost}},

@@ -65,6 +65,7 @@ func (m *member) noteRequest(costs api.Amounts) {
 	if samples == nil || samples.of != settings {
 		samples = newCostSamples(settings)
 		b.costs.Store(samples)
+		m.router.members.weigh(b.first)
 	}
 	samples.add(costs)
 }

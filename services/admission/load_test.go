@@ -109,7 +109,7 @@ func TestLittleUsedBucketsAreNotReported(t *testing.T) {
 
 // Costs are remembered while much is asked, and forgotten once little is.
 func TestCostsAreThoseOfRecentRequests(t *testing.T) {
-	m := &member{router: new(router)}
+	m := &member{router: rememberingRouter(t, 1<<20)}
 	m.writer.settings.settings.Store(testSettings(perMinute("rpm", 1000), perMinute("tpm", 1000)))
 	ask := func(times int, rpm, tpm int64) {
 		for range times {

@@ -24,6 +24,7 @@ type member struct {
 	load   load
 	pace   pace                        // owned by the writer's flight
 	state  atomic.Pointer[bucketState] // of shard 0; nil while it is not needed
+	weight atomic.Int64                // accounted bytes; written under the lock of remembered
 }
 
 // pace is the number of units that all nodes together have written to a shard.
@@ -93,6 +94,9 @@ func (m *member) written(item *table.Bucket, counted bool) {
 		m.bucket().noteDebt()
 	}
 }
+
+// learned implements recorder.
+func (m *member) learned() { m.router.members.weigh(m) }
 
 // notePace measures how fast a divided bucket's shard is written to, by its own counter.
 // A shard that several nodes chose is left before its partition throttles them.

@@ -23,8 +23,9 @@ const writeNone = "none"
 
 // Where too many calls wait.
 const (
-	scopeNode   = "node"
-	scopeBucket = "bucket"
+	scopeNode    = "node"
+	scopeBucket  = "bucket"
+	scopeControl = "control"
 )
 
 // metrics are the service's Prometheus metrics. Every label takes its values from a closed
@@ -69,7 +70,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	}, []string{"reason", "level"})
 	shed := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tidegate_admission_shed_total",
-		Help: "Operations shed because too many wait: on the node, or for a single bucket.",
+		Help: "Operations shed because too many wait: on the node, for a single bucket, or (control) requests for status and administration.",
 	}, []string{"scope"})
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -147,7 +148,7 @@ func (m *metrics) begin(decided, denials, shed *prometheus.CounterVec) {
 		}
 	}
 	m.shed = make(map[string]prometheus.Counter)
-	for _, scope := range []string{scopeNode, scopeBucket} {
+	for _, scope := range []string{scopeNode, scopeBucket, scopeControl} {
 		m.shed[scope] = shed.WithLabelValues(scope)
 	}
 	for _, form := range []string{writeCommit, writeCreate, writeSync} {

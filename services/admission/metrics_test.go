@@ -147,7 +147,7 @@ func TestSeriesBeginAtZero(t *testing.T) {
 	for name, series := range map[string]int{
 		"tidegate_admission_requests_total":       7,
 		"tidegate_admission_denials_total":        6,
-		"tidegate_admission_shed_total":           2,
+		"tidegate_admission_shed_total": 3,
 		"tidegate_admission_operations_total":     9,
 		"tidegate_admission_write_failures_total": 18,
 	} {

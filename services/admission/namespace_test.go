@@ -214,7 +214,7 @@ func TestPolicyOfARequestInANamespaceNotKnown(t *testing.T) {
 	reply := acquire(t, nc, strings.Replace(one, `}}`, `},"on_unavailable":"allow"}`, 1))
 	require.True(t, reply.Allowed)
 	require.True(t, reply.Degraded)
-	bad := refused(t, nc, api.VerbAcquire, `{"entity":"a#b","resource":"gpt-4","consume":{"rpm":1},"on_unavailable":"allow"}`, patience)
+	bad := refused(t, nc, api.VerbAcquire, `{"entity":"a\tb","resource":"gpt-4","consume":{"rpm":1},"on_unavailable":"allow"}`, patience)
 	require.Equal(t, api.CodeInvalidEntity, bad.Code)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -32,9 +33,9 @@ var errAway = errors.New("NATS is away")
 // listener takes the messages of NATS for a node: requests, and changes of configuration.
 type listener struct {
 	*Service
-	micro   micro.Service
+	micro   micro.Service // lists the node; it handles no requests
 	changes *nats.Subscription
-	others  int // number of subscriptions of the connection without the service
+	intakes []*nats.Subscription // of requests
 	failed  chan struct{}
 }
 
@@ -46,32 +47,64 @@ func (s *Service) listen() (*listener, error) {
 	if l.changes, err = s.nats.Subscribe(api.ConfigSubjectAll, l.configChanged); err != nil {
 		return nil, fmt.Errorf("admission: subscribe to configuration changes: %w", err)
 	}
-	l.others = s.nats.NumSubscriptions()
-	l.micro, err = micro.AddService(s.nats, micro.Config{
-		Name:         api.ServiceName,
-		Version:      s.version,
-		Description:  "Tidegate admission: may this be spent?",
-		QueueGroup:   api.QueueGroup,
-		StatsHandler: func(*micro.Endpoint) any { return s.serviceStatus() },
-		ErrorHandler: func(_ micro.Service, e *micro.NATSError) {
-			s.log.Error("NATS reports an error", "subject", e.Subject, "error", e.Description)
-		},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("admission: add the micro service: %w", err)
+	if l.micro, err = s.list(); err != nil {
+		return nil, err
 	}
-	// A single endpoint: to decode a request takes less time than the client library needs
-	// to hand it to a second endpoint, and requests keep their order.
-	err = l.micro.AddEndpoint("requests", micro.HandlerFunc(l.handle),
-		micro.WithEndpointSubject(api.SubjectAll),
-		micro.WithEndpointPendingLimits(pendingMessages, pendingBytes))
-	if err != nil {
-		return nil, fmt.Errorf("admission: add the endpoint: %w", err)
+	for _, e := range l.endpoints() {
+		intake, err := s.nats.QueueSubscribe(e.subject, api.QueueGroup, e.handler)
+		if err == nil {
+			err = intake.SetPendingLimits(pendingMessages, pendingBytes)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("admission: subscribe to %s: %w", e.subject, err)
+		}
+		l.intakes = append(l.intakes, intake)
 	}
 	if err := s.nats.Flush(); err != nil {
 		return nil, fmt.Errorf("admission: announce the service: %w", err)
 	}
 	return l, nil
+}
+
+// endpoint is a subscription to some of the verbs, in all namespaces.
+type endpoint struct {
+	subject string
+	handler nats.MsgHandler
+}
+
+// endpoints returns the subscriptions of a node. Their subjects do not overlap: within a
+// queue group, NATS would give a request to either of two subscriptions. Each has a
+// goroutine and a queue in the NATS client, so that no other verb waits before an acquire.
+func (l *listener) endpoints() []endpoint {
+	every := func(verb api.Verb) string { return api.Subject("*", verb) }
+	return []endpoint{
+		{every(api.VerbAcquire), l.handle},
+		{every(api.VerbAcquireOverride), l.handle},
+		{every(api.VerbAdjust), l.handle},
+		{every(api.VerbRelease), l.handle},
+		{every(api.VerbStatus), l.handleControl},
+		{every(api.VerbsAdmin), l.handleControl},
+	}
+}
+
+// list puts the node on the list of services. The framework's requests do not show the size
+// of a header block, which senderInfo needs: so it serves the node's status alone.
+func (s *Service) list() (micro.Service, error) {
+	listed, err := micro.AddService(s.nats, micro.Config{
+		Name:         api.ServiceName,
+		Version:      s.version,
+		Description:  "Tidegate admission: may this be spent?",
+		StatsHandler: func(*micro.Endpoint) any { return s.serviceStatus() },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("admission: add the micro service: %w", err)
+	}
+	answer := micro.HandlerFunc(func(r micro.Request) { _ = r.RespondJSON(s.serviceStatus()) }) // the caller may be gone
+	err = listed.AddEndpoint("status", answer, micro.WithEndpointSubject(api.StatusSubject(api.ServiceAdmission)), micro.WithEndpointQueueGroupDisabled())
+	if err != nil {
+		return nil, fmt.Errorf("admission: add the endpoint: %w", err)
+	}
+	return listed, nil
 }
 
 // serviceStatus returns the node's status for the list of services.
@@ -82,70 +115,100 @@ func (s *Service) serviceStatus() api.ServiceStatus {
 	return api.ServiceStatus{}
 }
 
-// stop takes no more requests and returns when all received requests are handed over.
-// more returns the number of subscriptions that the node has made since the start. stop
+// stop takes no more requests and returns when all received requests are handed over. It
 // fails with errAway if there is no server: then no more requests can come.
-func (l *listener) stop(ctx context.Context, more func() int) error {
+func (l *listener) stop(ctx context.Context) error {
 	if l.nats.IsClosed() {
 		return nil
 	}
 	if err := l.micro.Stop(); err != nil {
 		return fmt.Errorf("admission: stop the micro service: %w", err)
 	}
-	// A drained subscription removes itself after its last message; micro does
-	// not tell when.
-	tick := time.NewTicker(time.Millisecond)
+	// A drained subscription closes after its last message.
+	closed := make(chan struct{})
+	open := new(atomic.Int64)
+	open.Store(int64(len(l.intakes)))
+	for _, intake := range l.intakes {
+		intake.SetClosedHandler(func(string) {
+			if open.Add(-1) == 0 {
+				close(closed)
+			}
+		})
+		if err := intake.Drain(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
+			return fmt.Errorf("admission: stop the requests: %w", err)
+		}
+	}
+	tick := time.NewTicker(awayTime / 100)
 	defer tick.Stop()
 	away := time.NewTimer(awayTime)
 	defer away.Stop()
-	for l.nats.NumSubscriptions() > l.others+more() {
-		if l.nats.IsConnected() {
-			away.Reset(awayTime)
-		}
+	for {
 		select {
+		case <-closed:
+			return nil
+		case <-l.failed:
+			return nil
 		case <-ctx.Done():
-			return fmt.Errorf("admission: stop the micro service: %w", ctx.Err())
+			return fmt.Errorf("admission: stop the requests: %w", ctx.Err())
 		case <-away.C:
 			return errAway
 		case <-tick.C:
+			if l.nats.IsConnected() {
+				away.Reset(awayTime)
+			}
 		}
 	}
-	return nil
 }
 
-// handle takes a message. It runs on the subscription's goroutine, so it only decodes and
-// hands over, and never blocks.
-func (l *listener) handle(m micro.Request) {
-	r := &request{service: l.Service, body: m.Data(), inbox: m.Reply(), received: l.clock.Mono(), verb: verbUnknown}
-	r.tellsTime = m.Headers().Get(api.HeaderTimeout) != "" || m.Headers().Get(api.HeaderDeadline) != ""
-	if id := m.Headers().Get(api.HeaderRequestID); api.IsRequestID(id) {
-		r.given = id
-	}
-	r.begin(m.Headers())
-	l.requests.Add(1)
-	mayAnswer := api.MayAnswer(r.inbox)
-	if !mayAnswer {
-		r.inbox = "" // not even a refusal is sent
-	}
+// handle takes an acquire or a settlement. It runs on the subscription's goroutine, so it
+// only decodes and hands over, and never blocks.
+func (l *listener) handle(m *nats.Msg) {
+	r := l.receive(m)
 	if l.pending.Add(1) > int64(l.tuning.Queue) {
 		l.metrics.shed[scopeNode].Inc()
 		r.refuse(overloaded())
 		return
 	}
+	l.accept(r, m)
+}
+
+// handleControl takes any other request, as handle does. Its queue is controlCalls.
+func (l *listener) handleControl(m *nats.Msg) {
+	r := l.receive(m)
+	r.control = true
+	l.accept(r, m)
+}
+
+// receive makes a request of a message. It must be answered.
+func (l *listener) receive(m *nats.Msg) *request {
+	r := &request{service: l.Service, message: m, body: m.Data, inbox: m.Reply, received: l.clock.Mono(), verb: verbUnknown}
+	r.tellsTime = m.Header.Get(api.HeaderTimeout) != "" || m.Header.Get(api.HeaderDeadline) != ""
+	if id := m.Header.Get(api.HeaderRequestID); api.IsRequestID(id) {
+		r.given = id
+	}
+	r.begin(m.Header)
+	l.requests.Add(1)
+	if !api.MayAnswer(r.inbox) {
+		r.inbox = "" // not even a refusal is sent
+	}
+	return r
+}
+
+// accept checks the headers of a request and dispatches it.
+func (l *listener) accept(r *request, m *nats.Msg) {
 	defer r.rescue()
-	if !mayAnswer {
+	if !api.MayAnswer(m.Reply) {
 		r.refuse(api.Errorf(api.CodeForbidden, "", "no answer goes to the subject that the request names for it"))
 		return
 	}
-	if err := r.waitsUntil(m.Headers()); err != nil {
-		if _, verb, ok := api.ParseSubject(m.Subject()); ok && l.route(verb) != nil {
+	if err := r.waitsUntil(m.Header); err != nil {
+		if _, verb, ok := api.ParseSubject(m.Subject); ok && l.serves(verb) {
 			r.verb = verb // for metrics
 		}
 		r.refuse(asError(err))
 		return
 	}
-	r.info = m.Headers().Get(api.HeaderRequestInfo)
-	l.dispatch(r, m.Subject())
+	l.dispatch(r, m.Subject)
 }
 
 // verbUnknown is the verb of unknown verbs in metrics.
@@ -158,35 +221,50 @@ func (l *listener) dispatch(r *request, subject string) {
 		r.refuse(api.Errorf(api.CodeUnknownVerb, "", "the subject names no namespace and verb"))
 		return
 	}
-	serve := l.route(verb)
-	if serve == nil {
+	if !l.serves(verb) {
 		r.refuse(api.Errorf(api.CodeUnknownVerb, "", "there is no verb %.50q", verb))
 		return
 	}
 	r.verb, r.namespace = verb, name
-	switch {
-	case !verb.ServedIn(name):
+	if !verb.ServedIn(name) {
 		r.refuse(api.Errorf(api.CodeUnknownVerb, "", "there is no verb %q under %q", verb, name))
 		return
-	case name == api.OperatorNamespace:
-		r.namespaceID = keys.Registry
-		serve(r)
+	}
+	if work := l.controlWork(verb); work != nil {
+		l.submit(r, func(ctx context.Context) {
+			if l.locate(ctx, r) {
+				work(ctx, r)
+			}
+		})
 		return
 	}
+	serve := l.route(verb)
 	if id, known := l.namespaces.Cached(name); known {
 		r.namespaceID = id
 		serve(r)
 		return
 	}
 	l.apart(r, func(ctx context.Context) {
-		id, err := l.namespaces.Lookup(ctx, name, (r.answerBy()-l.clock.Mono())/askDivisor)
-		if err != nil {
-			l.nowhere(r, l.storeError(ctx, "look up the namespace", err))
-			return
+		if l.locate(ctx, r) {
+			serve(r)
 		}
-		r.namespaceID = id
-		serve(r)
 	})
+}
+
+// locate finds the request's namespace. It reports false after it has answered the
+// request, because there is no such namespace or it cannot be looked up.
+func (l *listener) locate(ctx context.Context, r *request) bool {
+	if r.namespace == api.OperatorNamespace {
+		r.namespaceID = keys.Registry
+		return true
+	}
+	id, err := l.namespaces.Lookup(ctx, r.namespace, (r.answerBy()-l.clock.Mono())/askDivisor)
+	if err != nil {
+		l.nowhere(r, l.storeError(ctx, "look up the namespace", err))
+		return false
+	}
+	r.namespaceID = id
+	return true
 }
 
 // nowhere answers a request after the look-up of its namespace failed. A valid acquire is
@@ -205,22 +283,35 @@ func (l *listener) nowhere(r *request, refusal *api.Error) {
 	(&acquisition{request: r, req: &req}).undecided(result{shardResult: shardResult{err: refusal}})
 }
 
-// route returns the handler of a verb; nil for an unknown verb. Acquires are handed over
-// at once; all other verbs do I/O and run apart.
+// serves reports whether the node knows a verb.
+func (s *Service) serves(verb api.Verb) bool {
+	return s.route(verb) != nil || s.controlWork(verb) != nil
+}
+
+// route returns the handler of an acquire or a settlement; nil for any other verb.
+// Acquires are handed over at once; settlements do I/O first and run apart.
 func (s *Service) route(verb api.Verb) func(*request) {
-	switch {
-	case verb == api.VerbAcquire:
+	switch verb {
+	case api.VerbAcquire:
 		return s.acquire
-	case verb == api.VerbAcquireOverride:
+	case api.VerbAcquireOverride:
 		return s.acquireOverride
-	case verb == api.VerbAdjust:
+	case api.VerbAdjust:
 		return func(r *request) { s.apart(r, func(ctx context.Context) { s.adjust(ctx, r) }) }
-	case verb == api.VerbRelease:
+	case api.VerbRelease:
 		return func(r *request) { s.apart(r, func(ctx context.Context) { s.release(ctx, r) }) }
+	}
+	return nil
+}
+
+// controlWork returns the handler of a verb that is neither an acquire nor a settlement;
+// nil for any other verb.
+func (s *Service) controlWork(verb api.Verb) func(context.Context, *request) {
+	switch {
 	case verb == api.VerbStatus:
-		return func(r *request) { s.apart(r, func(ctx context.Context) { s.status(ctx, r) }) }
+		return s.status
 	case s.control != nil && s.control.Serves(verb):
-		return func(r *request) { s.apart(r, func(ctx context.Context) { s.administer(ctx, r) }) }
+		return s.administer
 	}
 	return nil
 }
@@ -237,7 +328,9 @@ func (s *Service) apart(r *request, work func(context.Context)) {
 
 // administer serves the admin verbs.
 func (s *Service) administer(ctx context.Context, r *request) {
-	reply, refusal := s.control.Serve(ctx, config.AdminRequest{Namespace: r.namespace, NamespaceID: r.namespaceID, Info: r.info, Verb: r.verb, Body: r.body})
+	reply, refusal := s.control.Serve(ctx, config.AdminRequest{
+		Namespace: r.namespace, NamespaceID: r.namespaceID, Info: senderInfo(r.message), Verb: r.verb, Body: r.body,
+	})
 	if refusal != nil {
 		r.refuse(refusal)
 		return
@@ -250,28 +343,33 @@ func (s *Service) administer(ctx context.Context, r *request) {
 func (l *listener) configChanged(m *nats.Msg) {
 	name, _ := api.ParseConfigSubject(m.Subject)
 	if name == api.OperatorNamespace {
-		l.namespaceChanged(m)
+		l.operatorChanged(m)
 		return
 	}
-	id, known := l.namespaces.Cached(name)
 	target, err := api.DecodeConfigChange(m.Data)
 	if err != nil {
 		l.log.Warn("a configuration change cannot be read: everything is resolved again", "error", err)
 		l.memory.invalidations.AllChanged()
 		return
 	}
-	if !known {
-		id = "" // the namespace may still have buckets in memory: mark the buckets of all namespaces
+	id, known := l.namespaces.Last(name)
+	if !known && l.follower.Following() {
+		return // hardly any bucket of it is in memory; the feed tells of the change by the namespace's id
 	}
+	// Without an id, the buckets of all namespaces are marked.
 	l.memory.Changed(live.Place{Namespace: id, Entity: target.Entity, Resource: target.Resource})
 }
 
-// namespaceChanged makes the next request in a namespace look it up again.
-func (l *listener) namespaceChanged(m *nats.Msg) {
-	change, err := api.DecodeNamespaceChange(m.Data)
-	if err != nil {
-		l.log.Warn("a change of a namespace cannot be read: it is noticed within a minute", "error", err)
-		return
+// operatorChanged makes the next request in a namespace look it up again, or the node read
+// the lease keys again.
+func (l *listener) operatorChanged(m *nats.Msg) {
+	change, err := api.DecodeOperatorChange(m.Data)
+	switch {
+	case err != nil:
+		l.log.Warn("an operator's change cannot be read: it is noticed within a minute", "error", err)
+	case change.LeaseKeys:
+		l.leases.KeysChanged()
+	default:
+		l.memory.NamespaceChanged(change.Name)
 	}
-	l.memory.NamespaceChanged(change.Name)
 }

@@ -138,7 +138,7 @@ func TestBadOverridesWriteNothing(t *testing.T) {
 		"too fast":          {limit(`{"name":"rpm","capacity":10,"refill_amount":2000001,"refill_period_seconds":1}`), api.CodeInvalidLimit, "limits[0].refill_amount"},
 		"too many":          {limit(strings.Join(many, ",")), api.CodeTooManyLimits, "limits[16]"},
 		"unknown limit":     {strings.Replace(limit(rpm), `{"rpm":1}`, `{"tpm":1}`, 1), api.CodeUnknownLimit, "consume.tpm"},
-		"override resource": {strings.Replace(limit(rpm), "gpt-4", "gpt-4~AAAAAAAAAAA", 1), api.CodeInvalidResource, "resource"},
+		"override resource": {strings.Replace(limit(rpm), "gpt-4", `gpt-4\u0002AAAAAAAAAAA`, 1), api.CodeInvalidResource, "resource"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := refused(t, nc, api.VerbAcquireOverride, c.body, patience)
@@ -147,7 +147,7 @@ func TestBadOverridesWriteNothing(t *testing.T) {
 			require.Equal(t, c.field, e.Field)
 		})
 	}
-	require.Equal(t, api.CodeInvalidResource, refused(t, nc, api.VerbStatus, `{"entity":"e","resource":"gpt-4~AAAAAAAAAAA"}`, patience).Code)
+	require.Equal(t, api.CodeInvalidResource, refused(t, nc, api.VerbStatus, `{"entity":"e","resource":"gpt-4\u0002AAAAAAAAAAA"}`, patience).Code)
 	after := n.faults.Counts()
 	for _, write := range []string{"UpdateItem", "PutItem"} {
 		require.Equal(t, before[write].Calls, after[write].Calls, write)

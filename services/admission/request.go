@@ -28,13 +28,14 @@ type request struct {
 	verb        api.Verb
 	namespace   string
 	namespaceID string
+	message     *nats.Msg // as it came
 	body        []byte
 	inbox       string
-	info        string         // that the NATS server may have added about the caller
 	received    time.Duration  // monotonic
 	deadline    time.Duration  // monotonic: the caller stops waiting
 	expires     bucket.Instant // the same in the store's time; 0: the caller did not say
 	tellsTime   bool           // the reply tells the store's time
+	control     bool           // it is neither an acquire nor a settlement: the node's queue does not count it
 	answered    atomic.Bool
 	making      sync.Once // of made
 }
@@ -93,10 +94,14 @@ func (r *request) respondJSON(reply any) {
 
 // refuse answers with an error.
 func (r *request) refuse(e *api.Error) {
-	r.answer(string(e.Code), nats.Header{
+	r.answer(string(e.Code), errorHeader(e), e.JSON())
+}
+
+func errorHeader(e *api.Error) nats.Header {
+	return nats.Header{
 		api.HeaderErrorCode: {strconv.Itoa(e.Status())},
 		api.HeaderError:     {e.Message},
-	}, e.JSON())
+	}
 }
 
 func (r *request) answer(outcome string, header nats.Header, body []byte) {
@@ -105,9 +110,7 @@ func (r *request) answer(outcome string, header nats.Header, body []byte) {
 	}
 	s := r.service
 	if r.inbox != "" {
-		if err := s.nats.PublishMsg(&nats.Msg{Subject: r.inbox, Header: r.marked(outcome, header), Data: body}); err != nil {
-			s.log.WarnContext(r.about(), "a reply could not be sent", "verb", r.verb, "error", err)
-		}
+		outcome = r.send(outcome, header, body)
 	}
 	took := s.clock.Mono() - r.received
 	s.metrics.request(string(r.verb), outcome, took)
@@ -115,8 +118,41 @@ func (r *request) answer(outcome string, header nats.Header, body []byte) {
 	if s.log.Enabled(s.abort, slog.LevelDebug) {
 		s.log.DebugContext(r.about(), "answered", "verb", r.verb, "namespace", r.namespace, "outcome", outcome, "took", took)
 	}
-	s.pending.Add(-1)
+	if !r.control {
+		s.pending.Add(-1)
+	}
 	s.requests.Done()
+}
+
+// send sends the reply, or a refusal if the reply is larger than the server takes. It
+// returns the outcome.
+func (r *request) send(outcome string, header nats.Header, body []byte) string {
+	publish := func(header nats.Header, body []byte) error {
+		return r.service.nats.PublishMsg(&nats.Msg{Subject: r.inbox, Header: r.marked(outcome, header), Data: body})
+	}
+	err := publish(header, body)
+	if errors.Is(err, nats.ErrMaxPayload) { // found before anything is sent
+		e := replyTooLarge(r.verb, len(body), r.service.nats.MaxPayload())
+		outcome = string(e.Code)
+		err = publish(errorHeader(e), e.JSON())
+	}
+	if err != nil {
+		r.service.log.WarnContext(r.about(), "a reply could not be sent", "verb", r.verb, "error", err)
+	}
+	return outcome
+}
+
+// replyTooLarge returns the refusal of a request whose reply does not fit a message.
+func replyTooLarge(verb api.Verb, size int, most int64) *api.Error {
+	field, advice := "", "raise max_payload of the NATS server; what the request changed stays changed"
+	switch verb {
+	case api.VerbStatus, api.VerbCapacity, api.VerbLimitsList, api.VerbEntityList, api.VerbEntityChildren,
+		api.VerbUsageList, api.VerbUsageSummary, api.VerbAuditList, api.VerbNamespaceList:
+		field, advice = "limit", "ask for smaller pages, or raise max_payload of the NATS server"
+	case api.VerbAuditVerify:
+		field, advice = "to_ms", "ask for a shorter time, or raise max_payload of the NATS server"
+	}
+	return api.Errorf(api.CodeReplyTooLarge, field, "the reply of %d bytes does not fit a message of the NATS server, which takes %d bytes: %s", size, most, advice)
 }
 
 // marked adds the request's id and the time to the header of a reply. A caller that sent

@@ -21,8 +21,8 @@ func lowerRooms() [][]string {
 			"plan", "refund", "renewal", "settings_source", "trace", "worker_pool", "writer",
 		},
 		{
-			"bucket_state", "cascade", "cascade_answer", "cascade_plan", "choose", "load", "member", "merge", "multi_shard_spend",
-			"relief", "result", "router", "spend", "standings", "task",
+			"balances", "bucket_state", "cascade", "cascade_answer", "cascade_plan", "choose", "load", "member", "merge", "multi_shard_spend",
+			"relief", "remembered", "result", "router", "spend", "task",
 		},
 	}
 }

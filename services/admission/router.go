@@ -3,10 +3,7 @@ package admission
 import (
 	"context"
 	"strings"
-	"sync"
 	"time"
-
-	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/store"
@@ -29,14 +26,13 @@ type router struct {
 	publish func(subject string, data []byte) error // of load reports
 	loads   loads
 
-	mu      sync.Mutex
-	members *simplelru.LRU[keys.Bucket, *member] // guarded by mu
+	members *remembered
 }
 
-// newRouter makes a router that remembers a number of shards, least recently used
-// dropped first.
-func newRouter(e *env, s *shards.Store, remember int, publish func(string, []byte) error) (*router, error) {
-	members, err := simplelru.NewLRU[keys.Bucket, *member](remember, nil)
+// newRouter makes a router that remembers shards within a number of bytes, least recently
+// used dropped first.
+func newRouter(e *env, s *shards.Store, remember int64, publish func(string, []byte) error) (*router, error) {
+	members, err := newRemembered(remember)
 	if err != nil {
 		return nil, err
 	}
@@ -45,17 +41,13 @@ func newRouter(e *env, s *shards.Store, remember int, publish func(string, []byt
 
 // member returns a shard, a new member where it is not remembered.
 func (r *router) member(key keys.Bucket) *member {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if m, ok := r.members.Get(key); ok {
+	return r.members.get(key, func() *member {
+		// The names are part of a request's body, which must not live as long.
+		key.Entity, key.Resource = strings.Clone(key.Entity), strings.Clone(key.Resource)
+		m := &member{router: r}
+		m.writer.init(r.env, key, m)
 		return m
-	}
-	// The names are part of a request's body, which must not live as long.
-	key.Entity, key.Resource = strings.Clone(key.Entity), strings.Clone(key.Resource)
-	m := &member{router: r}
-	m.writer.init(r.env, key, m)
-	r.members.Add(key, m)
-	return m
+	})
 }
 
 // memberOf returns a shard of a bucket. If given is not empty, these are the limits of an
@@ -68,18 +60,9 @@ func (r *router) memberOf(key keys.Bucket, given []bucket.Limit) *member {
 	return m
 }
 
-// remembered returns how many shards are remembered.
-func (r *router) remembered() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.members.Len()
-}
-
 // snapshotOf returns the last snapshot of a shard, nil where the shard is not remembered.
 func (r *router) snapshotOf(key keys.Bucket) *snapshot {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if m, ok := r.members.Peek(key); ok {
+	if m := r.members.peek(key); m != nil {
 		return m.writer.known.seen.Load()
 	}
 	return nil

@@ -55,15 +55,17 @@ type Control interface {
 
 // Tuning holds the sizes and times of a node.
 type Tuning struct {
-	Queue         int           // requests pending at most, a quarter of them for the same bucket. Default 16,384
-	Batch         int           // operations in a write of a bucket at most; 1 turns group commit off, to measure its worth. Default: all that wait
-	Remember      int           // bucket states kept in memory at most, least recently used dropped first. Default 100,000
-	StoreTimeout  time.Duration // of a call to DynamoDB; below the age at which states may deny, 1 s. Default 750 ms
-	CreditWindow  time.Duration // how long after its acquire a lease can give back. Default 1 h
-	DrainTimeout  time.Duration // how long Run waits for requests under way once it is to stop. Default 10 s
-	LeaseReplicas int           // of the lease records in JetStream. Default 1
-	LoadEvery     time.Duration // how often the node reports the load of buckets. Default 1 s
-	FeedHeartbeat time.Duration // how often the change feed sends a heartbeat; after a silence of three times as long, the node follows it again. Default 1 s, at least 100 ms
+	Queue          int           // acquires and settlements pending at most, a quarter of them for the same bucket. Default 16,384
+	Batch          int           // operations in a write of a bucket at most; 1 turns group commit off, to measure its worth. Default: all that wait
+	Remember       int64         // memory of bucket states at most, in bytes, least recently used dropped first. Default 160 MB, about 100,000 states of two limits
+	ControlCalls   int           // requests for status and administration that run at a time, half of them of one namespace. Default 16
+	ControlTimeout time.Duration // of the work for such a request. Default 10 s
+	StoreTimeout   time.Duration // of a call to DynamoDB; below the age at which states may deny, 1 s. Default 750 ms
+	CreditWindow   time.Duration // how long after its acquire a lease can give back. Default 1 h
+	DrainTimeout   time.Duration // how long Run waits for requests under way once it is to stop. Default 10 s
+	LeaseReplicas  int           // of the lease records in JetStream. Default 1
+	LoadEvery      time.Duration // how often the node reports the load of buckets. Default 1 s
+	FeedHeartbeat  time.Duration // how often the change feed sends a heartbeat; after a silence of three times as long, the node follows it again. Default 1 s, at least 100 ms
 }
 
 const (
@@ -77,7 +79,9 @@ const (
 
 func (t Tuning) withDefaults() Tuning {
 	t.Queue = positive(t.Queue, 16384)
-	t.Remember = positive(t.Remember, 100_000)
+	t.Remember = positive(t.Remember, 160_000_000)
+	t.ControlCalls = positive(t.ControlCalls, 16)
+	t.ControlTimeout = positive(t.ControlTimeout, 10*time.Second)
 	t.StoreTimeout = min(positive(t.StoreTimeout, 750*time.Millisecond), maxStoreCall)
 	t.CreditWindow = positive(t.CreditWindow, time.Hour)
 	t.DrainTimeout = positive(t.DrainTimeout, 10*time.Second)
@@ -87,7 +91,7 @@ func (t Tuning) withDefaults() Tuning {
 	return t
 }
 
-func positive[T int | time.Duration](value, otherwise T) T {
+func positive[T int | int64 | time.Duration](value, otherwise T) T {
 	if value > 0 {
 		return value
 	}
@@ -101,14 +105,16 @@ type Service struct {
 	table      string
 	version    string
 	router     *router
+	balances   *balances
 	namespaces *config.NamespaceCache
 	control    Control          // nil: the node serves no admin verbs
+	controls   *controlCalls    // under way
 	client     *dynamodb.Client // retries by itself; not for writes of buckets
 	leases     *lease.Desk      // set by Run before the first request
 	registerer prometheus.Registerer
 	tuning     Tuning
-	pending    atomic.Int64   // requests not yet answered
-	requests   sync.WaitGroup // waits for the same requests
+	pending    atomic.Int64   // acquires and settlements not yet answered
+	requests   sync.WaitGroup // waits for all requests
 	abortWork  context.CancelFunc
 	ready      chan struct{}
 	memory     *memorySink    // changes of configuration go here
@@ -139,6 +145,7 @@ func New(cfg Config) (*Service, error) {
 		namespaces: namespaces,
 		tuning:     tuning,
 		control:    cfg.Control,
+		controls:   newControlCalls(tuning.ControlCalls, tuning.ControlTimeout),
 		ready:      make(chan struct{}),
 	}
 	s.memory = &memorySink{invalidations: new(live.Invalidations), namespaces: namespaces, renewals: m.renewals}
@@ -156,6 +163,7 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Traces != nil {
 		s.tracer = cfg.Traces.Tracer(scope)
 	}
+	s.balances = newBalances(s.env, dynamodb.NewFromConfig(store.AttemptTimeout(cfg.DynamoDB, tuning.StoreTimeout)), cfg.Table)
 	trees := shards.NewStore(truth.client, cfg.Table, cfg.Clock.Now, s.nonces.next)
 	if s.router, err = newRouter(s.env, trees, tuning.Remember, cfg.NATS.Publish); err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
@@ -201,7 +209,7 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	stopFollowing()
 	<-followed
-	return errors.Join(err, s.drain(l, func() int { return s.follower.Subscriptions() + s.leases.Subscriptions() }))
+	return errors.Join(err, s.drain(l))
 }
 
 // prepare checks the table and opens the leases. Its first read of the table gives the
@@ -224,9 +232,9 @@ func (s *Service) prepare(ctx context.Context) error {
 }
 
 // drain ends the node without losing an answer. The node learns of changed configuration
-// to the end, from subscriptions of its own: more returns their number. The guard of the
-// lease records serves pending settlements, and stops after them.
-func (s *Service) drain(l *listener, more func() int) error {
+// to the end. The guard of the lease records serves pending settlements, and stops after
+// them.
+func (s *Service) drain(l *listener) error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.tuning.DrainTimeout)
 	defer cancel()
 	linger := time.NewTimer(lingerTime)
@@ -235,7 +243,7 @@ func (s *Service) drain(l *listener, more func() int) error {
 	case <-linger.C:
 	case <-l.failed:
 	}
-	errStop := l.stop(ctx, more)
+	errStop := l.stop(ctx)
 	answered := make(chan struct{})
 	go func() {
 		defer close(answered)

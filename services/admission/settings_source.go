@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"strings"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/tidegate/tidegate/internal/config"
 	"github.com/tidegate/tidegate/internal/jitter"
-	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
 	"github.com/tidegate/tidegate/services/admission/live"
@@ -70,23 +68,6 @@ func (s *settingsSource) share(r *config.Resolved) *config.Resolved {
 // time.
 func (s *settingsSource) readTimeout(call time.Duration, attempt int) time.Duration {
 	return call * time.Duration(min(attempt+1, 3)) / 3
-}
-
-// resolve reads settings outside a flight. It tries again as a flight does, until ctx
-// ends.
-func (s *settingsSource) resolve(ctx context.Context, callTimeout time.Duration, ns, entity, resource string) (config.Resolved, error) {
-	for attempt := 0; ; attempt++ {
-		call, cancel := context.WithTimeout(ctx, s.readTimeout(callTimeout, attempt))
-		resolved, err := s.limits.Resolve(call, ns, entity, resource)
-		cancel()
-		var refusal *api.Error
-		if err == nil || errors.As(err, &refusal) || ctx.Err() != nil || !isThrottle(err) && attempt+1 >= readAttempts {
-			return resolved, err
-		}
-		if store.Pause(ctx, attempt) != nil {
-			return resolved, err
-		}
-	}
 }
 
 // renewals paces the reads of settings that are merely old. While the store throttles

@@ -61,9 +61,9 @@ func TestABucketOfOneShardPaysNothingForShards(t *testing.T) {
 // atRest waits until the node does nothing of its own.
 func (n *node) atRest(t *testing.T) {
 	t.Helper()
-	n.router.mu.Lock()
-	members := n.router.members.Values()
-	n.router.mu.Unlock()
+	n.router.members.mu.Lock()
+	members := n.router.members.lru.Values()
+	n.router.members.mu.Unlock()
 	for _, m := range members {
 		require.Eventually(t, m.isAtRest, patience, tickle)
 	}

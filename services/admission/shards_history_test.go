@@ -46,7 +46,7 @@ func playDivided(t *testing.T, seed uint64, chances []fault.Chance) {
 	w.forgets = true // the counters of merged shards
 	w.setLimits(t, api.LimitsTarget{Resource: "gpt-4"}, perDay("rpm", highCapacity), perDay("tpm", highCapacity*tpmPerRPM))
 	for n := range uint64(2) {
-		w.nodeWith(t, Tuning{StoreTimeout: 200 * time.Millisecond, Remember: 3 + int(n)*100}, fault.Options{
+		w.nodeWith(t, Tuning{StoreTimeout: 200 * time.Millisecond, Remember: 3 * stateBytes * (1 + int64(n)*100)}, fault.Options{
 			Seed: seed + n, Latency: fault.Uniform(0, 2*time.Millisecond), Chances: chances,
 		})
 	}

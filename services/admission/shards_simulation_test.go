@@ -150,7 +150,7 @@ func chances() []fault.Chance {
 func (s *simulation) start(t *testing.T, number int) *node {
 	w := *s.w
 	w.clock = func() store.ClockSource { return s.time.clock(time.Duration(number-1) * simSkew) }
-	return w.nodeWith(t, Tuning{StoreTimeout: 300 * time.Millisecond, Remember: 4 + number*100}, fault.Options{
+	return w.nodeWith(t, Tuning{StoreTimeout: 300 * time.Millisecond, Remember: 4 * stateBytes * int64(1+number*100)}, fault.Options{
 		Seed: s.seed + uint64(number), Latency: fault.Uniform(0, time.Millisecond), Chances: chances(),
 	})
 }

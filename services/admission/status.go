@@ -15,9 +15,9 @@ func (s *Service) status(ctx context.Context, r *request) {
 	}
 	var reply *api.StatusReply
 	if req.Resource != "" {
-		reply, err = s.router.bucketStatus(ctx, r.namespaceID, req)
+		reply, err = s.balances.bucket(ctx, r.namespaceID, req)
 	} else {
-		reply, err = s.router.entityStatus(ctx, r.namespaceID, req.Entity)
+		reply, err = s.balances.entity(ctx, r.namespaceID, req)
 	}
 	if err != nil {
 		r.refuse(s.storeError(ctx, "read the status of entity "+req.Entity, err))

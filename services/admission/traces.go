@@ -3,7 +3,7 @@ package admission
 import (
 	"context"
 
-	"github.com/nats-io/nats.go/micro"
+	"github.com/nats-io/nats.go"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
@@ -18,7 +18,7 @@ const scope = "github.com/tidegate/tidegate/services/admission"
 
 // begin starts the request's span, as a part of its caller's trace, if traces are made and
 // the caller's trace is sampled.
-func (r *request) begin(headers micro.Headers) {
+func (r *request) begin(headers nats.Header) {
 	tracer := r.service.tracer
 	if tracer == nil {
 		return

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/micro"
 	"github.com/stretchr/testify/require"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
@@ -217,7 +216,7 @@ func TestTracesCostNothingWhenOff(t *testing.T) {
 	n := w.node(t, Tuning{})
 	r := &request{service: n.Service, verb: api.VerbAcquire}
 	calls := []*call{r.call(operation{}, func(shardResult) {}), r.call(operation{}, func(shardResult) {})}
-	headers := micro.Headers{"traceparent": {"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}}
+	headers := nats.Header{"traceparent": {"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}}
 	ctx := t.Context()
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		r.begin(headers)

@@ -60,7 +60,7 @@ type world struct {
 	now     func() time.Time
 	clock   func() store.ClockSource // of a node that starts now
 	trusts  bool                     // the header that names callers
-	control *scripted                // of nodes; nil: the real one
+	control Control                  // of nodes; nil: the real one
 	// forgets says that buckets are removed or merged, whose counters are lost then.
 	forgets bool
 }

@@ -25,6 +25,8 @@ type notes struct {
 	countedWrites  int                // guarded by mu
 }
 
+func (n *notes) learned() {}
+
 func (n *notes) denied() { n.mu.Lock(); defer n.mu.Unlock(); n.denials++ }
 
 func (n *notes) refused(units int64) { n.mu.Lock(); defer n.mu.Unlock(); n.refusedUnits += units }

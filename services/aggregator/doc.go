@@ -42,7 +42,7 @@
 // # Namespaces that are purged
 //
 // A batch may come when its namespace is purged. After its writes and before it is
-// acknowledged, the counter reads whether the namespaces of new snapshots still exist,
+// acknowledged, the counter reads whether the version records of new snapshots' namespaces still exist,
 // and deletes the snapshots of missing namespaces (see [config.PurgedNamespaces]).
 //
 //	a, err := aggregator.New(aggregator.Config{NATS: nc, DynamoDB: cfg, Table: "tidegate", Member: name, …})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/tidegate/tidegate/internal/process"
 	"github.com/tidegate/tidegate/pkg/events"
 )
 
@@ -88,7 +89,7 @@ func (h *housekeeper) dropped(ctx context.Context, kind events.Kind, services []
 		return
 	}
 	h.relay.metrics.dropped.WithLabelValues(string(kind)).Inc()
-	h.relay.cfg.Log.ErrorContext(ctx, "changes were dropped from the feed that services had yet to see", "kind", kind, "services", services, "reason", why)
+	h.relay.cfg.Log.ErrorContext(process.Unsampled(ctx), "changes were dropped from the feed that services had yet to see", "kind", kind, "services", services, "reason", why)
 }
 
 // showKinds looks at the feed and sets the gauges of the kinds.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidegate/tidegate/internal/feed"
 	"github.com/tidegate/tidegate/internal/leader"
+	"github.com/tidegate/tidegate/internal/process"
 	"github.com/tidegate/tidegate/pkg/events"
 )
 
@@ -89,7 +90,7 @@ func (h *history) compare(ctx context.Context, term leader.Term) error {
 	}
 	if forgotten {
 		h.relay.metrics.forgot.Inc()
-		h.relay.cfg.Log.ErrorContext(ctx, "NATS has forgotten changes of the feed that it had acknowledged: they are published again", "last", last.Last)
+		h.relay.cfg.Log.ErrorContext(process.Unsampled(ctx), "NATS has forgotten changes of the feed that it had acknowledged: they are published again", "last", last.Last)
 		last = leader.Batch{}
 	}
 	h.mu.Lock()

@@ -13,6 +13,7 @@ import (
 	"github.com/sourcegraph/conc"
 
 	"github.com/tidegate/tidegate/internal/feed"
+	"github.com/tidegate/tidegate/internal/process"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/worker"
 	"github.com/tidegate/tidegate/pkg/api"
@@ -179,7 +180,7 @@ func (r *Relay) status(ctx context.Context) api.ServiceStatus {
 // lost counts and tells that changes of a stream shard are gone.
 func (r *Relay) lost(ctx context.Context, shard, behind string, cause error) {
 	r.metrics.trimmed.Inc()
-	r.cfg.Log.ErrorContext(ctx, "changes were lost: no relay read them while DynamoDB kept them; the relay goes on with the oldest there are",
+	r.cfg.Log.ErrorContext(process.Unsampled(ctx), "changes were lost: no relay read them while DynamoDB kept them; the relay goes on with the oldest there are",
 		"stream_shard", shard, "behind", behind, "error", cause)
 }
 

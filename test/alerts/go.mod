@@ -2,6 +2,8 @@ module github.com/tidegate/tidegate/test/alerts
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	github.com/prometheus/common v0.69.0
 	github.com/prometheus/prometheus v0.313.4

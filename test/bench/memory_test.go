@@ -35,7 +35,7 @@ func BenchmarkRememberedBuckets(b *testing.B) {
 func (w *world) remember(b *testing.B, buckets int64) (inUse uint64, gone <-chan struct{}) {
 	b.Helper()
 	const callers, turn = 512, 500 * time.Millisecond
-	n := w.node(0, admission.Tuning{Remember: int(buckets)})
+	n := w.node(0, admission.Tuning{Remember: buckets << 12})
 	clients := w.clients(w.conns())
 	var next atomic.Int64
 	c := &contender{call: func(caller int) error {

@@ -89,7 +89,7 @@ func TestTheFeedIsFollowed(t *testing.T) {
 
 	_, err := w.jetStream(t, relayUser).Publish(t.Context(), events.Subject(events.KindBucket, 0), []byte("no event"))
 	require.NoError(t, err)
-	dead := feed.NewDeadLetters(w.jetStream(t, lettersUser, tidegate.OperatorInboxPrefix()))
+	dead := feed.NewDeadLetters(w.jetStream(t, lettersUser))
 	first := w.letter(t, dead, 1)
 	require.Equal(t, "no event", string(first.Data))
 	require.NoError(t, dead.Replay(t.Context(), first.Number))

@@ -109,9 +109,12 @@ func TestNobodyListensElsewhere(t *testing.T) {
 		"tidegate.changes.>", "tidegate.checkpoint.>", "tidegate.dlq.>", "tidegate.replay.>",
 		"$JS.>", "$KV.>", "$SRV.>", "$SYS.>", "_R_.>", "_INBOX.>",
 		api.Subject("acme", api.VerbAcquire), api.Subject("beta", ">"), api.InboxPrefix("beta")+".>", api.InboxPrefix("*")+".>")
+	for other := range mayAsk() { // of the same tenant, too
+		subjects = append(subjects, inboxOf(other)+".>", inboxOf(other)+".x")
+	}
 	for user := range mayAsk() {
 		t.Run(user, func(t *testing.T) {
-			inbox := api.InboxPrefix(homeOf(user)) + "."
+			inbox := inboxOf(user) + "."
 			for _, subject := range append(subjects, inbox+">", inbox+"x", inbox+"*.y") {
 				for _, queue := range []string{"", api.QueueGroup} {
 					nc := w.nats.connect(t, user)
@@ -124,6 +127,25 @@ func TestNobodyListensElsewhere(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Every service hears what JetStream answers to it, and not what it answers to others.
+func TestServicesHearTheirOwnAnswers(t *testing.T) {
+	w := newWorld(t)
+	users := []string{admissionUser, relayUser, aggregatorUser, sharderUser, archiverUser, lettersUser}
+	for _, user := range users {
+		for _, other := range users {
+			for _, subject := range []string{inboxOf(other) + ".>", inboxOf(other) + ".x", "_INBOX.>", "*.>"} {
+				nc := w.nats.connect(t, user)
+				got := refused(t, nc, func() error {
+					_, err := nc.SubscribeSync(subject)
+					return err
+				})
+				require.Equal(t, !strings.HasPrefix(subject, inboxOf(user)+"."), got, "%s listens to %s", user, subject)
+				nc.Close()
+			}
+		}
 	}
 }
 
@@ -196,12 +218,8 @@ func TestAnswersStayWithinTheAccount(t *testing.T) {
 
 	victims := map[*nats.Subscription]*nats.Conn{}
 	for _, user := range []string{"beta", "acme-admin", operatorUser} {
-		home := homeOf(user)
-		if user == "beta" {
-			home = user
-		}
 		nc := w.nats.connect(t, user)
-		heard, err := nc.SubscribeSync(api.InboxPrefix(home) + ".>")
+		heard, err := nc.SubscribeSync(inboxOf(user) + ".>")
 		require.NoError(t, err)
 		require.NoError(t, nc.Flush())
 		victims[heard] = nc
@@ -272,29 +290,34 @@ func TestLeasesStayWithinTheNamespace(t *testing.T) {
 	require.EqualValues(t, 6, status.Limits[0].Available)
 }
 
-// What the server refuses nobody answers: the client's call ends with its time,
-// and nothing has changed.
+// What the server refuses is forbidden at once, and nothing has changed.
 func TestTheClientIsRefused(t *testing.T) {
 	w := newWorld(t, "acme", "beta")
 	w.runAdmission(t)
 	limited(t, w, "beta")
 	limited(t, w, "acme")
-	short := tidegate.WithTimeout(50 * time.Millisecond)
+	long := tidegate.WithTimeout(time.Hour)
 	own := tidegate.OverrideLimits(api.Limit{Name: "rpm", Capacity: 100, RefillAmount: 1, RefillPeriodSeconds: 60})
-	inBeta, err := tidegate.New(w.nats.connect(t, "acme", tidegate.InboxPrefix("acme")), tidegate.WithNamespace("beta"), short)
+	inBeta, err := tidegate.New(w.nats.connect(t, "acme"), tidegate.WithNamespace("beta"), long)
 	require.NoError(t, err)
-	acme := w.client(t, "acme", "acme", short)
-	var down *tidegate.UnavailableError
-	_, err = inBeta.Acquire(t.Context(), "key", resource, tidegate.Consume{"rpm": 1})
-	require.ErrorAs(t, err, &down)
+	acme := w.client(t, "acme", "acme", long)
+	forbidden := func(err error) {
+		t.Helper()
+		var refused *api.Error
+		require.ErrorAs(t, err, &refused)
+		require.Equal(t, api.CodeForbidden, refused.Code)
+		require.Contains(t, refused.Message, `the user "acme"`)
+	}
+	_, err = inBeta.Acquire(t.Context(), "key", resource, tidegate.Consume{"rpm": 1}, tidegate.OnUnavailable(tidegate.Allow))
+	forbidden(err)
 	_, err = inBeta.Status(t.Context(), "key", resource, nil)
-	require.ErrorAs(t, err, &down)
+	forbidden(err)
 	_, err = acme.Acquire(t.Context(), "key", resource, tidegate.Consume{"rpm": 1}, own)
-	require.ErrorAs(t, err, &down)
+	forbidden(err)
 	_, err = acme.Admin().SetLimits(t.Context(), tenRPM(true))
-	require.ErrorAs(t, err, &down)
+	forbidden(err)
 	_, err = acme.Operator().RotateLeaseKey(t.Context())
-	require.ErrorAs(t, err, &down)
+	forbidden(err)
 
 	for _, tenant := range []string{"acme", "beta"} {
 		status, err := w.client(t, tenant, tenant).Status(t.Context(), "key", resource, nil)

@@ -2,6 +2,8 @@ module github.com/tidegate/tidegate/test/deploy
 
 go 1.26.0
 
+toolchain go1.26.8
+
 replace github.com/tidegate/tidegate => ../..
 
 require github.com/tidegate/tidegate v0.0.0-00010101000000-000000000000

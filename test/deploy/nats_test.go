@@ -84,9 +84,17 @@ func startNATS(t *testing.T, config string) natsServer {
 	return natsServer{Server: natstest.StartWith(t, o)}
 }
 
-// connect is a connection of a user, which ends with the test.
+// inboxOf is the prefix of the inboxes that a user may listen to.
+func inboxOf(user string) string {
+	if user == operatorUser || user == lettersUser {
+		return api.InboxPrefix(api.OperatorNamespace)
+	}
+	return api.InboxPrefix(user)
+}
+
+// connect is a connection of a user with its inbox, which ends with the test.
 func (s natsServer) connect(t *testing.T, user string, options ...nats.Option) *nats.Conn {
 	t.Helper()
-	options = append([]nats.Option{nats.UserInfo(user, passwordOf(user)), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})}, options...)
+	options = append([]nats.Option{nats.UserInfo(user, passwordOf(user)), nats.CustomInboxPrefix(inboxOf(user)), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})}, options...)
 	return s.Connect(t, append(options, s.secure...)...)
 }

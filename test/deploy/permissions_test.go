@@ -60,7 +60,7 @@ func TestWhatIsAllowedWorks(t *testing.T) {
 func TestTheServerTellsWhoAsked(t *testing.T) {
 	w := newWorld(t, "acme", "beta")
 	w.runAdmission(t)
-	nc := w.nats.connect(t, "acme-admin", tidegate.InboxPrefix("acme"))
+	nc := w.nats.connect(t, "acme-admin")
 	body, err := json.Marshal(tenRPM(true))
 	require.NoError(t, err)
 	reply, err := nc.RequestMsg(&nats.Msg{
@@ -85,7 +85,7 @@ func TestOperatorsOperate(t *testing.T) {
 	_, err = w.operator(t).RotateLeaseKey(t.Context())
 	require.NoError(t, err)
 
-	nc := w.nats.connect(t, operatorUser, tidegate.OperatorInboxPrefix())
+	nc := w.nats.connect(t, operatorUser)
 	inbox := nc.NewInbox()
 	answers, err := nc.SubscribeSync(inbox)
 	require.NoError(t, err)

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -25,12 +24,14 @@ import (
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/bucket"
-	tidegate "github.com/tidegate/tidegate/pkg/client"
 	"github.com/tidegate/tidegate/pkg/keys"
 )
 
 // access is one thing that IAM allows or not.
-type access struct{ action, resource string }
+type access struct {
+	action, resource string
+	leading          string // partition key of an item; empty for an index, a scan or a stream
+}
 
 // recorder carries requests to a store and keeps what IAM would be asked for.
 type recorder struct {
@@ -72,30 +73,50 @@ func accesses(operation string, body []byte) []access {
 	var q struct {
 		TableName, IndexName, StreamArn, ShardIterator string
 		RequestItems                                   map[string]json.RawMessage
-		TransactItems                                  []map[string]struct{ TableName string }
+		TransactItems                                  []map[string]json.RawMessage
 	}
 	if err := json.Unmarshal(body, &q); err != nil {
-		return []access{{operation, "unreadable: " + err.Error()}}
+		return []access{{operation, "unreadable: " + err.Error(), ""}}
 	}
 	switch {
 	case operation == "ListStreams":
-		return []access{{operation, "*"}}
+		return []access{{operation, "*", ""}}
 	case q.StreamArn != "" || q.ShardIterator != "":
-		return []access{{operation, arn + "table/" + table.DefaultName + "/stream/any"}}
+		return []access{{operation, arn + "table/" + table.DefaultName + "/stream/any", ""}}
 	case q.IndexName != "":
-		return []access{{operation, arn + "table/" + q.TableName + "/index/" + q.IndexName}}
+		return []access{{operation, arn + "table/" + q.TableName + "/index/" + q.IndexName, ""}}
 	case q.TableName != "":
-		return []access{{operation, arn + "table/" + q.TableName}}
+		return each(operation, arn+"table/"+q.TableName, body)
 	}
 	var all []access
-	for name := range q.RequestItems {
-		all = append(all, access{operation, arn + "table/" + name})
+	for name, items := range q.RequestItems {
+		all = append(all, each(operation, arn+"table/"+name, items)...)
 	}
 	actions := map[string]string{"Put": "PutItem", "Update": "UpdateItem", "Delete": "DeleteItem", "ConditionCheck": "ConditionCheckItem"}
 	for _, member := range q.TransactItems {
 		for kind, on := range member {
-			all = append(all, access{actions[kind], arn + "table/" + on.TableName})
+			var named struct{ TableName string }
+			if err := json.Unmarshal(on, &named); err != nil {
+				return []access{{operation, "unreadable: " + err.Error(), ""}}
+			}
+			all = append(all, each(actions[kind], arn+"table/"+named.TableName, on)...)
 		}
+	}
+	return all
+}
+
+// partitionKeys are the partition keys in a request, as key, as item, or as the value that a
+// query's condition compares with.
+var partitionKeys = regexp.MustCompile(`"(?:PK|:[^"]*)":\{"S":"((?:[A-Za-z0-9_-]{11}|_)/[^"]*)"\}`)
+
+// each is an action on each partition key of a request.
+func each(action, resource string, request []byte) []access {
+	var all []access
+	for _, found := range partitionKeys.FindAllSubmatch(request, -1) {
+		all = append(all, access{action, resource, string(found[1])})
+	}
+	if all == nil {
+		all = []access{{action, resource, ""}}
 	}
 	return all
 }
@@ -106,9 +127,9 @@ type objectRecorder struct{ *recorder }
 
 func (r objectRecorder) Do(req *http.Request) (*http.Response, error) {
 	bucket, key, _ := strings.Cut(strings.TrimPrefix(req.URL.Path, "/"), "/")
-	a := access{map[string]string{http.MethodGet: "s3:GetObject", http.MethodPut: "s3:PutObject"}[req.Method], "arn:aws:s3:::" + bucket + "/" + key}
+	a := access{map[string]string{http.MethodGet: "s3:GetObject", http.MethodPut: "s3:PutObject"}[req.Method], "arn:aws:s3:::" + bucket + "/" + key, ""}
 	if req.Method == http.MethodGet && key == "" {
-		a = access{"s3:ListBucket", "arn:aws:s3:::" + bucket}
+		a = access{"s3:ListBucket", "arn:aws:s3:::" + bucket, ""}
 	}
 	r.mu.Lock()
 	r.asked[a] = true
@@ -116,74 +137,11 @@ func (r objectRecorder) Do(req *http.Request) (*http.Response, error) {
 	return http.DefaultClient.Do(req)
 }
 
-// oneOrMore is what IAM writes as a text or as a list.
-type oneOrMore []string
-
-func (l *oneOrMore) UnmarshalJSON(b []byte) error {
-	if b[0] == '"' {
-		*l = make(oneOrMore, 1)
-		return json.Unmarshal(b, &(*l)[0])
-	}
-	return json.Unmarshal(b, (*[]string)(l))
-}
-
-type statement struct {
-	Sid, Effect      string
-	Action, Resource oneOrMore
-}
-
-// allows reports whether a statement allows an action on what matches a pattern.
-func allows(pattern, resource string) bool {
-	parts := strings.Split(pattern, "*")
-	for i := range parts {
-		parts[i] = regexp.QuoteMeta(parts[i])
-	}
-	return regexp.MustCompile("^" + strings.Join(parts, ".*") + "$").MatchString(resource)
-}
-
-// requireExact: a policy allows what was asked for, each of its lines is needed,
-// and it is for the default table alone.
-func requireExact(t *testing.T, name string, asked map[access]bool) {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, "deploy", "aws", name))
-	require.NoError(t, err)
-	var policy struct {
-		Version   string
-		Statement []statement
-	}
-	require.NoError(t, json.Unmarshal(text, &policy))
-	require.Equal(t, "2012-10-17", policy.Version)
-	used := map[access]bool{}
-	for a := range asked {
-		allowed := false
-		for _, s := range policy.Statement {
-			require.Equal(t, "Allow", s.Effect)
-			for _, resource := range s.Resource {
-				action := a.action
-				if !strings.Contains(action, ":") {
-					action = "dynamodb:" + action
-				}
-				if slices.Contains(s.Action, action) && allows(resource, a.resource) {
-					allowed, used[access{action, resource}] = true, true
-				}
-			}
-		}
-		require.True(t, allowed, "%s lacks %s on %s", name, a.action, a.resource)
-	}
-	for _, s := range policy.Statement {
-		for _, action := range s.Action {
-			for _, resource := range s.Resource {
-				require.True(t, used[access{action, resource}], "%s allows %s on %s, which nobody needs", name, action, resource)
-			}
-		}
-	}
-}
-
 // exchange is one request that is answered without an error.
 type exchange struct {
 	user string
 	verb api.Verb
-	body string // $LEASE is the last lease that came, $EVENT the last audit event
+	body string // $LEASE is the last lease that came, $EVENT the last audit event, $KEY the first lease key
 }
 
 // everything asks for each verb, in the states that make a difference to the
@@ -242,22 +200,24 @@ func everything() []exchange {
 		{operatorUser, api.VerbNamespacePurge, `{"name":"acme"}`},
 		{operatorUser, api.VerbKeyList, `{}`},
 		{operatorUser, api.VerbKeyRotate, `{}`},
+		{operatorUser, api.VerbKeyRevoke, `{"id":"$KEY"}`},
 	}
 }
 
 // ask makes the requests, in order, each by the user that may.
 func ask(t *testing.T, w *world, exchanges []exchange) {
 	t.Helper()
-	lease, event := "", ""
+	lease, event, key := "", "", ""
 	for _, x := range exchanges {
-		nc := w.nats.connect(t, x.user, tidegate.InboxPrefix(homeOf(x.user)))
-		body := strings.NewReplacer("$LEASE", lease, "$EVENT", event).Replace(x.body)
+		nc := w.nats.connect(t, x.user)
+		body := strings.NewReplacer("$LEASE", lease, "$EVENT", event, "$KEY", key).Replace(x.body)
 		reply, err := nc.Request(api.Subject(homeOf(x.user), x.verb), []byte(body), patience)
 		require.NoError(t, err, x)
 		require.Empty(t, reply.Header.Get(api.HeaderErrorCode), "%s %s: %s", x.verb, body, reply.Data)
 		var came struct {
 			Lease  string           `json:"lease"`
 			Events []api.AuditEvent `json:"events"`
+			Keys   []api.LeaseKey   `json:"keys"`
 		}
 		require.NoError(t, json.Unmarshal(reply.Data, &came))
 		if came.Lease != "" {
@@ -265,6 +225,9 @@ func ask(t *testing.T, w *world, exchanges []exchange) {
 		}
 		if len(came.Events) > 0 {
 			event = came.Events[0].ID
+		}
+		if len(came.Keys) > 0 {
+			key = came.Keys[0].ID
 		}
 		nc.Close()
 	}
@@ -373,7 +336,7 @@ func (w *world) purgedTooEarly(t *testing.T) {
 // requireEveryVerb: what is not asked for is not served.
 func requireEveryVerb(t *testing.T, w *world) {
 	t.Helper()
-	nc := w.nats.connect(t, "acme-admin", tidegate.InboxPrefix("acme"))
+	nc := w.nats.connect(t, "acme-admin")
 	for _, verb := range api.Verbs() {
 		if slices.ContainsFunc(everything(), func(x exchange) bool { return x.verb == verb }) {
 			continue

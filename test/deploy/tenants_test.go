@@ -105,7 +105,7 @@ func TestTenantsDoNotMeet(t *testing.T) {
 	w.drained(t)
 	before, stored := changes(t, w), w.stored(t)
 	for _, user := range []string{"acme", "acme-override", "acme-admin"} {
-		nc := w.nats.connect(t, user, tidegate.InboxPrefix("acme"))
+		nc := w.nats.connect(t, user)
 		js, err := jetstream.New(nc)
 		require.NoError(t, err)
 		client, err := tidegate.New(nc, tidegate.WithNamespace("beta"), tidegate.WithTimeout(short))

@@ -40,15 +40,15 @@ type Ledger struct {
 // Add counts one change; what is not a bucket's has no part in usage. A bucket that
 // is removed takes nothing back: all that it had was counted when it got it.
 func (l *Ledger) Add(c Change) {
-	ns, rest, ok := strings.Cut(c.PK, "/BUCKET#")
-	if !ok || c.New == nil {
+	item, err := keys.Parse(keys.Key{PK: c.PK, SK: "#STATE"})
+	bucket, ok := item.(keys.Bucket)
+	if err != nil || !ok || c.New == nil {
 		return
 	}
 	used, acquires := Spent(c)
 	if len(used) == 0 && acquires == 0 {
 		return
 	}
-	parts := strings.Split(rest, "#") // entity, resource, shard
 	at := c.At.UTC()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -56,7 +56,7 @@ func (l *Ledger) Add(c Change) {
 		"hourly": time.Date(at.Year(), at.Month(), at.Day(), at.Hour(), 0, 0, 0, time.UTC),
 		"daily":  time.Date(at.Year(), at.Month(), at.Day(), 0, 0, 0, 0, time.UTC),
 	} {
-		l.add(keys.Usage{Namespace: ns, Entity: parts[0], Resource: parts[1], Window: window, Start: start.Format("2006-01-02T15:04:05Z")}, used, acquires)
+		l.add(keys.Usage{Namespace: bucket.Namespace, Entity: bucket.Entity, Resource: bucket.Resource, Window: window, Start: start.Format("2006-01-02T15:04:05Z")}, used, acquires)
 	}
 }
 

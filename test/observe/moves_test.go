@@ -47,7 +47,7 @@ func moves() []move {
 			rises: []string{
 				"tidegate_admission_requests_total", "tidegate_admission_request_seconds", "tidegate_admission_batch_size",
 				"tidegate_admission_store_calls_total", "tidegate_admission_store_seconds", "tidegate_admission_capacity_units_total",
-				"tidegate_admission_operations_total", "tidegate_admission_denials_total", "tidegate_admission_remembered_buckets",
+				"tidegate_admission_operations_total", "tidegate_admission_denials_total", "tidegate_admission_remembered_buckets", "tidegate_admission_remembered_bytes",
 				"tidegate_store_calls_total", "tidegate_store_seconds",
 				"tidegate_relay_records_total", "tidegate_relay_batches_total", "tidegate_relay_outside_total",
 				"tidegate_feed_records_total", "tidegate_feed_lag_seconds",
@@ -102,6 +102,15 @@ func moves() []move {
 			mending: func(s *system) {
 				s.admission.mend()
 				s.until("tidegate_admission_pending_requests", func(now float64) bool { return now == 0 })
+			},
+		},
+		{
+			does: "more questions than may be worked on", do: (*system).floodControl,
+			rises: []string{"tidegate_admission_control_running", "tidegate_admission_control_waiting"},
+			again: true,
+			mending: func(s *system) {
+				s.admission.mend()
+				s.until("tidegate_admission_control_running", func(now float64) bool { return now == 0 })
 			},
 		},
 		{
@@ -391,6 +400,15 @@ func (s *system) flood() {
 		for i := range 2 * queue {
 			s.ask("flood-" + strconv.Itoa(i))
 		}
+	}
+}
+
+// floodControl asks for more than a node works on at a time, while the store hangs.
+func (s *system) floodControl() {
+	s.t.Helper()
+	s.admission.each("Query", fault.Fault{Kind: fault.Hangs})
+	for range 64 {
+		require.NoError(s.t, s.nc.PublishRequest(api.Subject(api.DefaultNamespace, api.VerbStatus), nats.NewInbox(), []byte(`{"entity":"alice"}`)))
 	}
 }
 

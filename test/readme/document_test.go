@@ -22,7 +22,7 @@ type document struct {
 // documents are all that have something to type.
 func documents(t *testing.T) []document {
 	t.Helper()
-	names := []string{"README.md", "CONTRIBUTING.md"}
+	names := []string{"README.md", "CONTRIBUTING.md", "SECURITY.md"}
 	found, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
 	require.NoError(t, err)
 	require.NotEmpty(t, found)

@@ -92,10 +92,14 @@ func (w *world) forget() {
 		return
 	}
 	name := streams[w.rng.IntN(len(streams))]
-	if slices.Contains(streams, events.StreamName) && w.rng.IntN(2) == 0 {
-		name = events.StreamName
+	most := 5
+	if w.plan.Harsh {
+		most = 30
+		if slices.Contains(streams, events.StreamName) && w.rng.IntN(2) == 0 {
+			name = events.StreamName
+		}
 	}
-	n := w.nats.Forget(name, 1+w.rng.IntN(30))
+	n := w.nats.Forget(name, 1+w.rng.IntN(most))
 	w.note("scheduler", "nats", fmt.Sprintf("restarts and has forgotten the last %d messages of %s", n, name))
 	w.nats.Restart()
 }

@@ -26,6 +26,7 @@ type plan struct {
 	Faults              faults
 	StreamRecords       int // in a shard of the change stream
 	Changes             bool
+	Harsh               bool            // NATS forgets more, and more often
 	Without             map[string]bool // kinds of disturbances that are left out, for minimising
 	from, to            int             // steps between which disturbances happen
 }
@@ -53,7 +54,7 @@ func newPlan(seed uint64, steps int) *plan {
 		Seed: seed, Steps: steps, Nodes: 1 + r.IntN(3), Callers: 1 + r.IntN(3), Shards: 1 << r.IntN(4),
 		Limits: map[string][]api.Limit{}, Parents: map[string]string{}, Hot: r.Float64(),
 		Pace: []time.Duration{3, 20, 100, 700}[r.IntN(4)] * time.Millisecond, Without: map[string]bool{}, to: steps,
-		StreamRecords: 20 + r.IntN(200), Changes: r.IntN(3) == 0,
+		StreamRecords: 20 + r.IntN(200), Changes: r.IntN(3) == 0, Harsh: *harshFlag,
 	}
 	if r.IntN(3) > 0 { // the feed and its services
 		p.Relays, p.Aggregators = 1+r.IntN(2), 1+r.IntN(2)
@@ -90,7 +91,10 @@ func (p *plan) drawFaults(r *rand.Rand) {
 	f.LoseReply, f.Hang, f.Delay = some(.1), some(.05), some(.05)
 	f.LoseMessage, f.Repeat = some(.06), some(.3)
 	f.Cut, f.Partition, f.Kill, f.Pause = some(2), some(2), some(2), some(3)
-	f.Step, f.Forget = some(1), some(5)
+	f.Step, f.Forget = some(1), some(1)
+	if p.Harsh {
+		f.Forget *= 5
+	}
 	if f.Forget > 0 {
 		f.Kill = 0 // without a living process that remembers, a loss is not noticed: see docs/failures.md
 	}

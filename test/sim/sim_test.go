@@ -19,6 +19,7 @@ var (
 	seedsFlag  = flag.Int("seeds", 200, "number of seeds of TestSeeds")
 	firstFlag  = flag.Uint64("first", 1, "the first seed of TestSeeds and of TestNight")
 	nightFlag  = flag.Duration("night", 0, "how long TestNight runs seeds; failing seeds are minimised and kept")
+	harshFlag  = flag.Bool("harsh", false, "NATS forgets more, and more often")
 	debugFlag  = flag.Bool("debug", false, "print each event of -seed")
 	folderFlag = flag.String("story", "", "folder for the story of -seed, as text and as a picture")
 )

@@ -106,12 +106,12 @@ func (d *Desk) Stop() { d.stop() }
 // Follow keeps the signing keys up to date until ctx ends.
 func (d *Desk) Follow(ctx context.Context) { d.keys.follow(ctx, d.log) }
 
-// Subscriptions returns the number of NATS subscriptions of the desk.
-func (d *Desk) Subscriptions() int { return d.guard.Subscriptions() }
+// KeysChanged makes Follow read the signing keys now.
+func (d *Desk) KeysChanged() { d.keys.readSoon() }
 
 // Issue returns the token of a new lease on the levels that an acquire has spent from.
 func (d *Desk) Issue(namespaceID string, at bucket.Instant, levels []Level) (token string, err error) {
-	return d.keys.signing().seal(&Lease{
+	return d.keys.signing(at).seal(&Lease{
 		ID: d.nonce(), Epoch: d.epochs.Current(), Number: 1, Namespace: namespaceID, At: at, Levels: levels,
 	})
 }
@@ -120,14 +120,16 @@ func (d *Desk) Issue(namespaceID string, at bucket.Instant, levels []Level) (tok
 // forged or another namespace's, that it does not know a limit, or that it has expired.
 func (d *Desk) Open(ctx context.Context, namespaceID, token string, op Operation) (*Settlement, *api.Error) {
 	l, err := d.keys.open(ctx, token)
+	if err == nil {
+		err = d.epochs.AdoptSigned(ctx, l.Epoch) // another node may have issued it in a new epoch
+	}
 	switch {
-	case errors.Is(err, errForged) || (err == nil && l.Namespace != namespaceID):
-		return nil, api.Errorf(api.CodeInvalidLease, "lease", "%v", errForged)
+	case errors.Is(err, errForged) || errors.Is(err, rollback.ErrUnknownEpoch) || (err == nil && l.Namespace != namespaceID):
+		return nil, api.Errorf(api.CodeInvalidLease, "lease", "%v", reason(err))
 	case err != nil:
-		d.log.ErrorContext(ctx, "lease signing keys cannot be read", "error", err)
+		d.log.ErrorContext(ctx, "a lease cannot be checked against the table", "error", err)
 		return nil, unavailable(errors.New("the store cannot be reached"))
 	}
-	d.epochs.Adopt(l.Epoch) // the token is signed: another node has issued it in that epoch
 	op.number = l.Number
 	if refusal := unknownTo(l, op.deltas); refusal != nil {
 		return nil, refusal
@@ -138,6 +140,15 @@ func (d *Desk) Open(ctx context.Context, namespaceID, token string, op Operation
 		}
 	}
 	return &Settlement{desk: d, op: op, token: token, Lease: l}, nil
+}
+
+// reason returns the reason of a refused lease that its holder is told. All but a revoked
+// key look alike, because they are of use to forgers alone.
+func reason(err error) error {
+	if errors.Is(err, errRevokedKey) {
+		return errRevokedKey
+	}
+	return errForged
 }
 
 // expired refuses a lease that can give nothing back any more.

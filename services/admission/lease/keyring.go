@@ -13,29 +13,31 @@ import (
 	"github.com/tidegate/tidegate/internal/control"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/internal/table"
+	"github.com/tidegate/tidegate/pkg/bucket"
 )
 
 // reloadPause is the shortest time between two reads of the keys for unknown key ids, so
 // that forged tokens cannot make a node read all the time.
 const reloadPause = 200 * time.Millisecond
 
-// keyring holds the lease signing keys of the table. It checks tokens with all keys, and
-// signs with the newest key that all nodes know. The first node to start makes the first
-// key.
+// keyring holds the lease signing keys of the table. It checks tokens with all keys that
+// are not revoked, and signs with the newest key that all nodes know. The first node to start
+// makes the first key.
 type keyring struct {
-	client *dynamodb.Client
-	table  string
-	clock  *store.Clock
+	client  *dynamodb.Client
+	table   string
+	clock   *store.Clock
+	changed chan struct{} // asks follow to read the keys now
 
 	mu      sync.RWMutex
 	known   map[table.SigningKeyID]*signingKey // guarded by mu
-	current *signingKey                        // guarded by mu
+	uses    []control.KeyUse                   // guarded by mu: of the same keys
 	askedAt time.Duration                      // guarded by mu: monotonic time of the last attempt to read the keys
 	readAt  time.Duration                      // guarded by mu: monotonic time at which the last successful read began
 }
 
 func newKeyring(client *dynamodb.Client, tableName string, clock *store.Clock) *keyring {
-	return &keyring{client: client, table: tableName, clock: clock}
+	return &keyring{client: client, table: tableName, clock: clock, changed: make(chan struct{}, 1)}
 }
 
 // load reads the keys, and makes the first key if there are no keys.
@@ -45,20 +47,33 @@ func (k *keyring) load(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("lease signing keys: %w", err)
 	}
-	now, _ := k.clock.Time() // an unchecked clock is good enough for minutes
-	known := make(map[table.SigningKeyID]*signingKey, len(stored))
-	for _, s := range stored {
-		known[s.ID] = newSigningKey(s.ID, s.Secret)
+	uses := control.UseKeys(stored)
+	if control.SigningKey(uses, 0) < 0 {
+		return errors.New("lease signing keys: all are revoked")
+	}
+	known := make(map[table.SigningKeyID]*signingKey, len(uses))
+	for _, use := range uses {
+		key := newSigningKey(use.ID, use.Secret)
+		key.revoked = use.Revoked()
+		if use.LastLeaseMs != 0 {
+			key.last = instant(use.LastLeaseMs)
+		}
+		known[use.ID] = key
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.known, k.current, k.readAt = known, known[control.SigningKey(stored, now).ID], max(k.readAt, began)
 	k.askedAt = max(k.askedAt, began)
+	if began < k.readAt {
+		return nil // a later read has ended before
+	}
+	k.known, k.uses, k.readAt = known, uses, began
 	return nil
 }
 
-// follow reads the keys again and again, until ctx ends: the node knows a new key before
-// any node signs with it, and signs with it in time.
+func instant(unixMs int64) bucket.Instant { return bucket.Instant(unixMs - bucket.EpochUnixMs) }
+
+// follow reads the keys again and again, and when they have changed, until ctx ends: the
+// node knows a new key before any node signs with it, and refuses a revoked key.
 func (k *keyring) follow(ctx context.Context, log *slog.Logger) {
 	tick := time.NewTicker(control.KeyRefreshEvery)
 	defer tick.Stop()
@@ -67,18 +82,28 @@ func (k *keyring) follow(ctx context.Context, log *slog.Logger) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			if err := k.load(ctx); err != nil && ctx.Err() == nil {
-				log.WarnContext(ctx, "the lease signing keys cannot be read again: those that are known are used", "error", err)
-			}
+		case <-k.changed:
+		}
+		if err := k.load(ctx); err != nil && ctx.Err() == nil {
+			log.WarnContext(ctx, "the lease signing keys cannot be read again: the known keys are used", "error", err)
 		}
 	}
 }
 
-// signing returns the key that signs new tokens.
-func (k *keyring) signing() *signingKey {
+// readSoon makes follow read the keys.
+func (k *keyring) readSoon() {
+	select {
+	case k.changed <- struct{}{}:
+	default: // it is going to
+	}
+}
+
+// signing returns the key that signs tokens at a moment. It depends on the moment alone, so
+// that a node that cannot read the keys stops using a retired key in time.
+func (k *keyring) signing(at bucket.Instant) *signingKey {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
-	return k.current
+	return k.known[k.uses[control.SigningKey(k.uses, at.Time().UnixMilli())].ID]
 }
 
 // open checks a token. If its key is unknown, the keys are read and the token is checked

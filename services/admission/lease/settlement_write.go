@@ -140,7 +140,8 @@ func (st *Settlement) done(statuses []api.LimitStatus) answer {
 	if st.op.release {
 		return answer{reply: api.ReleaseReply{Released: true}}
 	}
-	token, err := st.desk.keys.signing().seal(st.Lease.next(st.op.number + 1))
+	now, _ := st.desk.clock.Now() // an unchecked clock is good enough for minutes
+	token, err := st.desk.keys.signing(now).seal(st.Lease.next(st.op.number + 1))
 	if err != nil {
 		return answer{refusal: api.Errorf(api.CodeInternal, "", "an internal error; the service's log has the details")}
 	}

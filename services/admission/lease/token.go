@@ -8,11 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"math"
 	"sync"
 
 	"github.com/fxamacker/cbor/v2"
 
 	"github.com/tidegate/tidegate/internal/table"
+	"github.com/tidegate/tidegate/pkg/bucket"
 )
 
 const (
@@ -27,12 +29,18 @@ var (
 	errForged = errors.New("the lease is not one of ours, or was altered")
 	// errUnknownKey is errForged, unless another node has just made the key.
 	errUnknownKey = fmt.Errorf("%w: its key is unknown", errForged)
+	// errRevokedKey is errForged: holders of the key can make any lease.
+	errRevokedKey = fmt.Errorf("%w: its signing key was revoked", errForged)
+	// errLateKey is errForged: nodes no longer signed with the key when the lease was issued.
+	errLateKey = fmt.Errorf("%w: its signing key was retired before", errForged)
 )
 
 // signingKey signs and checks tokens.
 type signingKey struct {
 	id      table.SigningKeyID
-	sealers sync.Pool // of *sealer
+	revoked bool
+	last    bucket.Instant // latest issue time of its leases
+	sealers sync.Pool      // of *sealer
 }
 
 // sealer holds the buffers of a signature. They are kept, because every admission signs.
@@ -43,7 +51,7 @@ type sealer struct {
 }
 
 func newSigningKey(id table.SigningKeyID, secret []byte) *signingKey {
-	k := &signingKey{id: id}
+	k := &signingKey{id: id, last: math.MaxInt64}
 	k.sealers.New = func() any {
 		codec, err := cbor.EncOptions{}.UserBufferEncMode()
 		if err != nil { // the default options are good
@@ -86,7 +94,8 @@ func (k *signingKey) seal(l *Lease) (string, error) {
 }
 
 // open checks a token and returns its lease. It fails with errForged for a token that no
-// key of the table has signed, and with errUnknownKey if keyOf returns nil for its key.
+// key of the table has signed while nodes used the key, and with errUnknownKey if keyOf
+// returns nil for its key.
 func open(token string, keyOf func(id table.SigningKeyID) *signingKey) (*Lease, error) {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	if err != nil || len(raw) < 1+table.SigningKeyIDBytes+signatureBytes || raw[0] != tokenVersion {
@@ -96,6 +105,9 @@ func open(token string, keyOf func(id table.SigningKeyID) *signingKey) (*Lease, 
 	if key == nil {
 		return nil, errUnknownKey
 	}
+	if key.revoked {
+		return nil, errRevokedKey
+	}
 	message := raw[:len(raw)-signatureBytes]
 	if want := key.signature(message); !hmac.Equal(want[:], raw[len(message):]) {
 		return nil, errForged
@@ -103,6 +115,9 @@ func open(token string, keyOf func(id table.SigningKeyID) *signingKey) (*Lease, 
 	l := new(Lease)
 	if err := cbor.Unmarshal(message[1+table.SigningKeyIDBytes:], l); err != nil {
 		return nil, fmt.Errorf("%w: decode a lease of our own signing: %w", errForged, err)
+	}
+	if l.At > key.last {
+		return nil, errLateKey
 	}
 	return l, nil
 }

@@ -137,14 +137,6 @@ func (f *Follower) pause(ctx context.Context) {
 	}
 }
 
-// Subscriptions returns the number of open subscriptions. Call it after Run has ended.
-func (f *Follower) Subscriptions() int {
-	if f.feed == nil {
-		return 0
-	}
-	return 1
-}
-
 // follow creates a consumer and reports its events, until ctx ends or events may be
 // missing.
 func (f *Follower) follow(ctx context.Context) error {

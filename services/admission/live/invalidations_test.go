@@ -48,24 +48,68 @@ func TestEachBucketFindsItsChanges(t *testing.T) {
 	})
 }
 
-// A program that changes many places costs each bucket a single check, and no memory.
-func TestInvalidationsAreBounded(t *testing.T) {
+// A program that changes many places of a namespace costs each bucket of that namespace a
+// single check, the buckets of other namespaces nothing, and no memory.
+func TestInvalidationsAreBoundedByNamespace(t *testing.T) {
 	var v Invalidations
-	bucket := keys.Bucket{Namespace: "a", Entity: "b", Resource: "c"}
-	for i := range maxPlaces {
+	own, other := keys.Bucket{Namespace: "a", Entity: "b", Resource: "c"}, keys.Bucket{Namespace: "z", Entity: "b", Resource: "c"}
+	v.Changed(Place{"z", "x", ""})
+	start := v.Count()
+	for i := range maxNamespacePlaces {
 		v.Changed(Place{"a", fmt.Sprintf("entity-%d", i), ""})
 	}
 	seen := v.Count()
-	require.Equal(t, Fresh, v.Since(bucket, 0))
+	require.Equal(t, Fresh, v.Since(own, 0))
 	v.Changed(Place{"a", "entity-0", ""})
-	require.Equal(t, Fresh, v.Since(bucket, 0), "a place that is known takes no more room")
+	require.Equal(t, Fresh, v.Since(own, 0), "a place that is known takes no more room")
 	v.Changed(Place{"a", "one more", ""})
-	require.Equal(t, Outdated, v.Since(bucket, seen))
-	require.Empty(t, v.changed)
+	require.Equal(t, Outdated, v.Since(own, seen))
+	require.Equal(t, Fresh, v.Since(other, 0), "another namespace's bucket resolves again")
+	require.Equal(t, Outdated, v.Since(keys.Bucket{Namespace: "z", Entity: "x", Resource: "c"}, start-1), "its own changes are still known")
+	require.Empty(t, v.namespaces["a"].changed)
+	require.Equal(t, 1, v.places)
 	seen = v.Count()
-	require.Equal(t, Fresh, v.Since(bucket, seen))
+	require.Equal(t, Fresh, v.Since(own, seen))
 	v.Missed()
-	require.Equal(t, Doubted, v.Since(bucket, seen), "perhaps nothing has changed")
+	require.Equal(t, Doubted, v.Since(own, seen), "perhaps nothing has changed")
 	v.Changed(Place{"a", "b", ""})
+	require.Equal(t, Outdated, v.Since(own, seen))
+}
+
+// If all namespaces together change too much, the largest gives way.
+func TestTheLargestNamespaceGivesWay(t *testing.T) {
+	var v Invalidations
+	name := func(n int) string { return fmt.Sprintf("namespace-%d", n) }
+	const each, others = maxNamespacePlaces/2 - 1, maxPlaces/(maxNamespacePlaces/2) - 1
+	for n := range others {
+		for i := range each {
+			v.Changed(Place{name(n), fmt.Sprint(i), ""})
+		}
+	}
+	const room = maxPlaces - others*each
+	for i := range room {
+		v.Changed(Place{"largest", fmt.Sprint(i), ""})
+	}
+	require.Equal(t, maxPlaces, v.places)
+	v.Changed(Place{name(0), "one more", ""})
+	require.Equal(t, maxPlaces-room+1, v.places)
+	require.Equal(t, Outdated, v.Since(keys.Bucket{Namespace: "largest", Entity: "unchanged", Resource: "r"}, 0))
+	for n := range others {
+		require.Equal(t, Fresh, v.Since(keys.Bucket{Namespace: name(n), Entity: "unchanged", Resource: "r"}, 0))
+	}
+}
+
+// Even a place in each of very many namespaces takes no more memory.
+func TestNamespacesAreBounded(t *testing.T) {
+	var v Invalidations
+	for n := range maxPlaces {
+		v.Changed(Place{fmt.Sprint(n), "e", ""})
+	}
+	seen := v.Count()
+	bucket := keys.Bucket{Namespace: "0", Entity: "b", Resource: "c"}
+	require.Equal(t, Fresh, v.Since(bucket, 0))
+	v.Changed(Place{"one more", "e", ""})
 	require.Equal(t, Outdated, v.Since(bucket, seen))
+	require.Empty(t, v.namespaces)
+	require.Zero(t, v.places)
 }

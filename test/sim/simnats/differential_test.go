@@ -184,15 +184,13 @@ func (s *side) fetch(t *testing.T, n int) string {
 	return said + " " + problem(batch.Error())
 }
 
-// state describes the stream and the consumer. The numbers of pending messages are left
-// out: the server estimates them after messages were removed.
+// state describes the stream. The consumer's own numbers are left out: the server estimates
+// pending messages after a removal, and may still hold a pull that has timed out.
 func (s *side) state(t *testing.T) string {
 	t.Helper()
 	info, err := s.stream.Info(t.Context(), jetstream.WithSubjectFilter(">"))
 	require.NoError(t, err)
-	c, err := s.consumer.Info(t.Context())
-	require.NoError(t, err)
-	return fmt.Sprint(info.State.Msgs, info.State.LastSeq, info.State.Subjects, " delivered ", c.Delivered.Consumer)
+	return fmt.Sprint(info.State.Msgs, info.State.LastSeq, info.State.Subjects)
 }
 
 func TestTheModelAnswersAsTheServerDoes(t *testing.T) {
