@@ -72,7 +72,7 @@ SIMTIME ?= 8h
 SIMFIRST ?= 1000
 .PHONY: sim
 sim: ## simulate the system from SEED for STEPS (1000) steps, twice, and leave its story in .cache/sim
-	@test -n "$(SEED)" || { echo "say which seed: make sim SEED=22 STEPS=3000"; exit 1; }
+	@test -n "$(SEED)" || { echo "say which seed: make sim SEED=50 STEPS=2000"; exit 1; }
 	$(GO) test -count=1 -v -run TestASeed ./test/sim -seed $(SEED) -steps $(STEPS) -story $(CACHE)/sim
 
 .PHONY: sim-night

@@ -12,6 +12,8 @@ import (
 )
 
 // source returns random numbers; nil: those of math/rand.
+//
+//nolint:gochecknoglobals // a simulation replaces it for all services of the process
 var source atomic.Pointer[func() uint64]
 
 // N returns a random number in [0, n). It panics if n is not positive.

@@ -24,7 +24,7 @@
 //
 // # Commands
 //
-//	make sim SEED=22 STEPS=3000    run a seed twice, compare the traces, tell its story
+//	make sim SEED=50 STEPS=2000    run a seed twice, compare the traces, tell its story
 //	make sim-night                 run seeds until stopped; failing seeds are minimised and kept
 //
 // # What the scheduler does not drive
@@ -32,7 +32,7 @@
 //   - A select with several ready cases and the order of a map are the runtime's choice, and
 //     so is the order of goroutines that are ready at the same instant, if the machine's own
 //     scheduler interrupts the process. Events are sorted by names before one is drawn, so
-//     that most of this has no effect; a few traces in a hundred still differ.
+//     that most of this has no effect; about one trace in twenty still differs.
 //   - A goroutine that waits for a mutex cannot be seen as waiting. The handshake of a
 //     connection, and the reply to the creation of a consumer, are therefore never late.
 //   - Random identifiers (nuid) differ between processes. They are not in the trace.

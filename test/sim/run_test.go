@@ -29,7 +29,6 @@ type result struct {
 	Counts    map[string]int // of disturbances
 	Story     *story.Story
 	Ops       int
-	trace     []string
 }
 
 // simulate runs a plan.

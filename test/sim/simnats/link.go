@@ -30,7 +30,6 @@ type link struct {
 	gone         bool
 	greeted      bool                     // the handshake is over
 	subs         map[string]*subscription // by sid
-	headers      bool
 	noResponders bool
 }
 

@@ -2,14 +2,14 @@ package simnats
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
-
-	"encoding/json"
 )
 
-var crlf = []byte("\r\n")
+// crlf ends every line.
+var crlf = []byte("\r\n") //nolint:gochecknoglobals // a constant
 
 // parse returns the complete frames at the start of b, and the rest.
 func parse(b []byte) (frames []frame, rest []byte) {

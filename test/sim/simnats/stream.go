@@ -91,6 +91,8 @@ type failure struct {
 }
 
 // The errors, with the server's codes.
+//
+//nolint:gochecknoglobals // constants
 var (
 	failStreamNotFound   = &failure{404, 10059, "stream not found"}
 	failConsumerNotFound = &failure{404, 10014, "consumer not found"}
