@@ -16,8 +16,12 @@ func (w *world) disturb() {
 		per  float64 // 1,000 steps
 		do   func()
 	}{
-		{"cut", f.Cut, w.cut}, {"partition", f.Partition, w.partition}, {"kill", f.Kill, w.killOne},
-		{"pause", f.Pause, w.pause}, {"step", f.Step, w.stepClock}, {"forget", f.Forget, w.forget},
+		{"cut", f.Cut, w.cut},
+		{"partition", f.Partition, w.partition},
+		{"kill", f.Kill, w.killOne},
+		{"pause", f.Pause, w.pause},
+		{"step", f.Step, w.stepClock},
+		{"forget", f.Forget, w.forget},
 	} {
 		if w.disturbed(d.kind) && w.chance(d.per/1000) {
 			w.struck(d.kind)

@@ -212,8 +212,11 @@ func (w *world) start() {
 		service string
 		n       int
 	}{
-		{"admission", w.plan.Nodes}, {"relay", w.plan.Relays}, {"aggregator", w.plan.Aggregators},
-		{"sharder", w.plan.Sharders}, {"archiver", w.plan.Archivers},
+		{"admission", w.plan.Nodes},
+		{"relay", w.plan.Relays},
+		{"aggregator", w.plan.Aggregators},
+		{"sharder", w.plan.Sharders},
+		{"archiver", w.plan.Archivers},
 	} {
 		for i := range s.n {
 			w.spawn(s.service, i+1)

@@ -238,7 +238,9 @@ func (s *Server) direct(m *message, name, subject string) {
 	}
 	h := found.header
 	for _, pair := range [][2]string{
-		{"Nats-Stream", name}, {"Nats-Subject", found.subject}, {"Nats-Sequence", strconv.FormatUint(found.number, 10)},
+		{"Nats-Stream", name},
+		{"Nats-Subject", found.subject},
+		{"Nats-Sequence", strconv.FormatUint(found.number, 10)},
 		{"Nats-Time-Stamp", found.at.UTC().Format(time.RFC3339Nano)},
 	} {
 		h = extended(h, pair[0], pair[1])
