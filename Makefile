@@ -81,6 +81,18 @@ test-cluster: ## kill, hang and restart three NATS servers and all services unde
 test-forget: ## put NATS back to 1,000 older moments under a running system, which takes two hours
 	TIDEGATE_TEST_MOMENTS=1000 $(GO) test -count=1 -timeout 4h -run TestNATSForgets -v ./test/e2e
 
+STEPS ?= 1000
+SIMTIME ?= 8h
+SIMFIRST ?= 1000
+.PHONY: sim
+sim: ## simulate the system from SEED for STEPS (1000) steps, twice, and leave its story in .cache/sim
+	@test -n "$(SEED)" || { echo "say which seed: make sim SEED=50 STEPS=2000"; exit 1; }
+	$(GO) test -count=1 -v -run TestASeed ./test/sim -seed $(SEED) -steps $(STEPS) -story $(CACHE)/sim
+
+.PHONY: sim-night
+sim-night: ## simulate seeds from SIMFIRST (1000) on for SIMTIME (8h), and keep the seeds that fail, minimised
+	$(GO) test -count=1 -v -timeout 0 -run TestNight ./test/sim -night $(SIMTIME) -first $(SIMFIRST) -steps $(STEPS)
+
 .PHONY: test-alerts
 test-alerts: ## test alert rules and dashboards with Prometheus' own engine, a module of its own
 	cd test/alerts && $(GO) vet ./... && $(GO) test -timeout 5m ./...

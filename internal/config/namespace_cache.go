@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"golang.org/x/sync/singleflight"
 
+	"github.com/tidegate/tidegate/internal/jitter"
 	"github.com/tidegate/tidegate/internal/store"
 	"github.com/tidegate/tidegate/pkg/api"
 )
@@ -235,7 +235,7 @@ func (c *NamespaceCache) ask(ctx context.Context, name string) (string, error) {
 	case err == nil && outdated:
 		c.known.Add(name, knownID{id, now, now})
 	case err == nil:
-		c.known.Add(name, knownID{id, now + knownAge - rand.N(renewalSpread), now + knownAge})
+		c.known.Add(name, knownID{id, now + knownAge - jitter.N(renewalSpread), now + knownAge})
 	case isUnknownNamespace(err) && errors.As(err, &refused):
 		c.known.Remove(name)
 		if !outdated {

@@ -105,7 +105,7 @@ func New(cfg Config) (*Group, error) {
 		dead: NewDeadLetters(cfg.JetStream), decode: events.Decode, ready: make(chan struct{}),
 		progress: newProgress(),
 	}
-	g.history = &history{g: g, nats: cfg.JetStream.Conn(), last: map[int]place{}}
+	g.history = &history{g: g, nats: cfg.JetStream.Conn(), last: map[int]place{}, looking: make(chan struct{}, 1)}
 	var err error
 	if g.metrics, err = newMetrics(cfg.Metrics, cfg.Service, g.lag); err != nil {
 		return nil, fmt.Errorf("feed: metrics: %w", err)

@@ -33,7 +33,7 @@ type history struct {
 	g    *Group
 	nats *nats.Conn
 
-	looking sync.Mutex // held by the goroutine that looks
+	looking chan struct{} // holds an element while a goroutine looks
 
 	mu   sync.Mutex
 	term leader.Term   // that was looked at; guarded by mu
@@ -81,8 +81,12 @@ func (h *history) handled(ctx context.Context, term leader.Term, lane int, last 
 // look makes sure that the lanes' consumers skip nothing, once in each term. It makes
 // the feed and the consumers that are gone.
 func (h *history) look(ctx context.Context) error {
-	h.looking.Lock()
-	defer h.looking.Unlock()
+	select {
+	case h.looking <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-h.looking }()
 	if current, err := h.isCurrent(ctx, h.looked()); err != nil || current {
 		return err
 	}

@@ -184,11 +184,11 @@ func (l *lane) check(ctx context.Context, batch []jetstream.Msg) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("a record without a place in its lane: %w", err)
 	}
-	ascending, err := increasing(batch)
+	ascending, unbroken, err := order(batch)
 	if err != nil {
 		return false, err
 	}
-	if first.Sequence.Consumer == l.next && ascending {
+	if first.Sequence.Consumer == l.next && ascending && unbroken {
 		return true, nil
 	}
 	call, cancel := context.WithTimeout(ctx, adminTimeout)
@@ -225,19 +225,25 @@ func (l *lane) reset(ctx context.Context) error {
 	return nil
 }
 
-func increasing(batch []jetstream.Msg) (bool, error) {
-	last := uint64(0)
+// order reports whether the records of a batch are in the order of the feed, and whether
+// no delivery between them is missing. If the connection breaks during a pull, the server
+// may send the rest of the pull to the next connection: then deliveries in between are
+// lost, and come again later.
+func order(batch []jetstream.Msg) (ascending, unbroken bool, err error) {
+	var last *jetstream.MsgMetadata
+	ascending, unbroken = true, true
 	for _, m := range batch {
 		meta, err := m.Metadata()
 		if err != nil {
-			return false, fmt.Errorf("a record without a place in its lane: %w", err)
+			return false, false, fmt.Errorf("a record without a place in its lane: %w", err)
 		}
-		if meta.Sequence.Stream <= last {
-			return false, nil
+		if last != nil {
+			ascending = ascending && meta.Sequence.Stream > last.Sequence.Stream
+			unbroken = unbroken && meta.Sequence.Consumer == last.Sequence.Consumer+1
 		}
-		last = meta.Sequence.Stream
+		last = meta
 	}
-	return true, nil
+	return ascending, unbroken, nil
 }
 
 // deliver has a batch handled, as often as it takes, and acknowledges it. A

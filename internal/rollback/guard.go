@@ -132,15 +132,33 @@ func (g *Guard) Run(ctx context.Context) error {
 		if met {
 			g.tick(ctx)
 		}
-		select {
-		case <-ctx.Done():
+		if !g.wait(ctx, ticker.C) {
 			g.leave(context.WithoutCancel(ctx))
 			return nil
-		case <-g.queue.wake:
-			g.write(context.WithoutCancel(ctx))
-		case <-ticker.C:
 		}
 	}
+}
+
+// wait writes the waiting records, or waits for records or the next look. It reports false
+// if ctx has ended. If several are due, the order is always the same, so that a simulation
+// can run a history again.
+func (g *Guard) wait(ctx context.Context, look <-chan time.Time) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	select {
+	case <-g.queue.wake:
+	default:
+		select {
+		case <-ctx.Done():
+			return false
+		case <-look:
+			return true
+		case <-g.queue.wake:
+		}
+	}
+	g.write(context.WithoutCancel(ctx))
+	return true
 }
 
 // meet finds the nodes that live by their beats, so that a node that has just

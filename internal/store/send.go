@@ -3,10 +3,11 @@ package store
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	smithytime "github.com/aws/smithy-go/time"
+
+	"github.com/tidegate/tidegate/internal/jitter"
 )
 
 const (
@@ -18,7 +19,7 @@ const (
 // attempt (the first is 0) up to 200 ms. The error is the context's.
 func Pause(ctx context.Context, attempt int) error {
 	longest := min(maxPause, minPause<<min(attempt, 10))
-	return smithytime.SleepWithContext(ctx, time.Duration(1+rand.Int64N(int64(longest))))
+	return smithytime.SleepWithContext(ctx, 1+jitter.N(longest))
 }
 
 // Attempts bounds how long Send tries.

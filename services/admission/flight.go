@@ -3,11 +3,11 @@ package admission
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/tidegate/tidegate/internal/config"
+	"github.com/tidegate/tidegate/internal/jitter"
 	"github.com/tidegate/tidegate/internal/shards"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/bucket"
@@ -282,7 +282,7 @@ type backoff int
 func (b *backoff) wait(ctx context.Context) {
 	longest := min(maxBackoff, minBackoff<<min(*b, 10))
 	*b++
-	timer := time.NewTimer(longest/2 + rand.N(longest/2))
+	timer := time.NewTimer(longest/2 + jitter.N(longest/2))
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():

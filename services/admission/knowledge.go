@@ -1,11 +1,11 @@
 package admission
 
 import (
-	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
 	"github.com/tidegate/tidegate/internal/config"
+	"github.com/tidegate/tidegate/internal/jitter"
 	"github.com/tidegate/tidegate/internal/table"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/bucket"
@@ -110,7 +110,7 @@ func (k *knowledge) view(now bucket.Instant, mono time.Duration, key keys.Bucket
 	v := view{
 		now: now, item: k.item, seenAt: k.seenAt, settings: settings,
 		fresh: mono-k.seenAt <= maxDenialAge,
-		grace: (planGrace/2 + rand.N(planGrace/2)).Milliseconds(),
+		grace: (planGrace/2 + jitter.N(planGrace/2)).Milliseconds(),
 	}
 	if k.item == nil {
 		v.fresh = v.fresh && k.absent

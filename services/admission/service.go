@@ -221,6 +221,10 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	l, err := s.listen()
 	if err != nil {
+		s.nats.Close() // the endpoint may have taken requests before the failure
+		s.abortWork()
+		s.requests.Wait()
+		s.pool.Wait()
 		s.leases.Stop()
 		return err
 	}

@@ -3,7 +3,6 @@ package admission
 import (
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/tidegate/tidegate/internal/config"
+	"github.com/tidegate/tidegate/internal/jitter"
 	"github.com/tidegate/tidegate/pkg/api"
 	"github.com/tidegate/tidegate/pkg/keys"
 	"github.com/tidegate/tidegate/services/admission/live"
@@ -105,7 +105,7 @@ func (n *renewals) end(log *slog.Logger, r *renewal) {
 	}
 	longest := min(renewalRest, minBackoff<<min(n.failures, 10))
 	n.failures++
-	n.rest = r.ended + longest/2 + rand.N(longest/2)
+	n.rest = r.ended + longest/2 + jitter.N(longest/2)
 }
 
 // baseResource returns the resource that users call a bucket's, and reports whether the
