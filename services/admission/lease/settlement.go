@@ -144,9 +144,6 @@ func (st *Settlement) settle(ctx context.Context) answer {
 		if a, ended := st.begin(ctx, next, stored.Revision); ended {
 			return a
 		}
-		if !read {
-			d.guesses.wrong(st.Lease.Namespace, d.clock.Mono())
-		}
 		known = false
 	}
 }
@@ -234,6 +231,7 @@ func (st *Settlement) begin(ctx context.Context, next step, revision uint64) (a 
 	version.Revision, epoch, err = d.Records.Write(ctx, st.recordKey(), &next.record, revision)
 	switch {
 	case errors.Is(err, ErrOvertaken):
+		d.guesses.wrong(st.Lease.Namespace, d.clock.Mono())
 		st.begun.Store(false)
 		return answer{}, false
 	case err == nil:

@@ -69,15 +69,15 @@ func (t *turns) left(lease string, at *turn) {
 
 const (
 	// guessPause is how long a node reads the records of a namespace's leases before it
-	// writes them, after it found a record where it had guessed that there is no record.
+	// writes them, after another record was stored than the node expected.
 	guessPause = time.Second
 	// guessedNamespaces is the number of namespaces with wrong guesses that are remembered.
 	guessedNamespaces = 1024
 )
 
 // guesses remembers the namespaces of leases that had another record than the node had
-// guessed. A wrong guess costs a refused write, which is dearer than a read; and a caller can repeat old
-// settlements of many leases. It is safe for concurrent use.
+// expected. A wrong guess costs a refused write, which is dearer than a read, and a caller can
+// repeat old settlements of many leases. It is safe for concurrent use.
 type guesses struct {
 	until *lru.Cache[string, time.Duration] // monotonic time, by namespace
 }
