@@ -39,12 +39,12 @@ func TestServicesKeepWhatGivesAccess(t *testing.T) {
 	_, ok = w.stderr.wait("connected to NATS again", ended)
 	require.True(t, ok, w.stderr)
 	stop()
-	ns.Stop()
 
 	wrong := newWorld()
 	require.Equal(t, exitError, run(t.Context(), []string{
-		"admission", "--nats", "nats://service:" + password + "@" + address, "--dynamodb-endpoint", ready.DynamoDB, "--admin-listen", "127.0.0.1:0",
+		"admission", "--nats", "nats://service:" + password + "-of-another@" + address, "--dynamodb-endpoint", ready.DynamoDB, "--admin-listen", "127.0.0.1:0",
 	}, wrong.environment()), "the password is wrong")
+	ns.Stop()
 	for _, said := range []string{w.stderr.String(), w.stdout.String(), wrong.stderr.String(), wrong.stdout.String()} {
 		require.NotContains(t, said, password)
 		require.NotContains(t, said, key)

@@ -66,10 +66,10 @@ func consumerMutants() []mutant {
 		{name: "newer-version-is-dead", file: batch, old: `		case errors.Is(err, events.ErrUnknownVersion):
 			return nil, nil, err
 `, new: ``},
-		{name: "gap-in-a-lane", file: lane, old: `	if first.Sequence.Consumer == l.next && ascending {`, new: `	if ascending {`},
-		{name: "records-out-of-order", file: lane, old: `		if meta.Sequence.Stream <= last {
-			return false, nil
-		}
+		{name: "gap-in-a-lane", file: lane, old: `	if first.Sequence.Consumer == l.next && ascending && unbroken {`, new: `	if ascending && unbroken {`},
+		{name: "records-out-of-order", file: lane, old: `			ascending = ascending && meta.Sequence.Stream > last.Sequence.Stream
+`, new: ``},
+		{name: "delivery-lost-inside-a-batch", file: lane, old: `			unbroken = unbroken && meta.Sequence.Consumer == last.Sequence.Consumer+1
 `, new: ``},
 		{name: "acknowledged-in-an-old-term", file: lane, old: `err != nil || !current {
 		return errors.Join(err, l.comesAgain(ctx)) // the watermarks`, new: `err != nil {
