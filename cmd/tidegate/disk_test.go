@@ -65,7 +65,7 @@ func serve(t *testing.T, command func(context.Context, output, *disk) error) *se
 	s := &serving{world: newWorld(), disk: new(disk), ended: make(chan struct{}), stop: stop}
 	go func() {
 		defer close(s.ended)
-		s.err = command(ctx, output{environment: s.environment()}, s.disk)
+		s.err = command(ctx, output{environment: s.environment(), atEnd: new(tasks)}, s.disk)
 	}()
 	t.Cleanup(func() { stop(); <-s.ended })
 	_, ready := s.stdout.wait(greetingEnds, s.ended)

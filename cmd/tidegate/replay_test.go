@@ -105,7 +105,7 @@ func TestReportForPeople(t *testing.T) {
 
 func TestExceededLimitsFailTheCommand(t *testing.T) {
 	w := newWorld()
-	o := output{environment: w.environment()}
+	o := output{environment: w.environment(), atEnd: new(tasks)}
 	report := loadgen.Report{Check: loadgen.Verdict{Violations: []loadgen.Violation{{Entity: "e", Limit: "rpm", Excess: 1}}}}
 	require.ErrorIs(t, loadFlags{}.conclude(o, report, nil), errExceeded)
 	require.Contains(t, w.stdout.String(), "EXCEEDED")

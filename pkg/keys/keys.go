@@ -189,6 +189,11 @@ func OverrideResource(resource, fingerprint string) string {
 	return resource + string(overrideCut) + fingerprint
 }
 
+// ResourceText is a resource for people: of an override, its name, '~' and the fingerprint.
+func ResourceText(resource string) string {
+	return strings.Replace(resource, string(overrideCut), string(tilde), 1)
+}
+
 // ParseOverride splits the name of an override bucket into resource and fingerprint;
 // ok is false for any other resource.
 func ParseOverride(name string) (resource, fingerprint string, ok bool) {

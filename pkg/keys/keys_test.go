@@ -342,6 +342,8 @@ func TestOverrideResource(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, "openai/gpt-4", resource)
 	require.Equal(t, "k3J9x1QaZ0c", fingerprint)
+	require.Equal(t, "openai/gpt-4~k3J9x1QaZ0c", keys.ResourceText(name))
+	require.Equal(t, "gpt-4~a", keys.ResourceText("gpt-4~a"))
 	for _, other := range []string{"", "gpt-4", "~", "~x", "gpt-4~", "gpt-4~k3J9x1QaZ0c", keys.DefaultResource} {
 		_, _, ok := keys.ParseOverride(other)
 		require.False(t, ok, other)

@@ -99,11 +99,11 @@ func (s *balances) show(ctx context.Context, reply *api.StatusReply, read *lineR
 		return 0
 	case err != nil:
 		s.env.logStore(ctx, "read the status", keys.Bucket{Namespace: read.ns, Entity: read.entities[0], Resource: resource}, err)
-		reply.Damaged = append(reply.Damaged, resource)
+		reply.Damaged = append(reply.Damaged, keys.ResourceText(resource))
 		return len(resource)
 	}
 	for _, status := range statusesOf(levels) {
-		status.Resource = resource
+		status.Resource = keys.ResourceText(resource)
 		reply.Limits = append(reply.Limits, status)
 		if encoded, err := json.Marshal(status); err == nil { // exactly: names may have characters that are escaped
 			size += len(encoded) + 1

@@ -171,7 +171,7 @@ func TestPasswordsAreAllGiven(t *testing.T) {
 	asked := regexp.MustCompile(`\$(TIDEGATE_\w+PASSWORD\w*)`)
 	found := map[string]bool{}
 	require.NoError(t, filepath.WalkDir(filepath.Join(root, "deploy", "nats"), func(file string, d os.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
+		if err != nil || d.IsDir() || d.Name() == "nats-server-cluster.conf" { // compose runs one server
 			return err
 		}
 		text, err := os.ReadFile(file)
