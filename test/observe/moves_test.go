@@ -433,11 +433,12 @@ func (s *system) flood() {
 	}
 }
 
-// floodControl asks for more than a node works on at a time, while the store hangs.
+// floodControl asks for more than a node works on at a time, and lets wait, while the store
+// hangs.
 func (s *system) floodControl() {
 	s.t.Helper()
 	s.admission.each("Query", fault.Fault{Kind: fault.Hangs})
-	for range 64 {
+	for range 1200 {
 		require.NoError(s.t, s.nc.PublishRequest(api.Subject(api.DefaultNamespace, api.VerbStatus), nats.NewInbox(), []byte(`{"entity":"alice"}`)))
 	}
 }
