@@ -62,7 +62,7 @@ func TestBroughtLimitsHaveABucketOfTheirOwn(t *testing.T) {
 
 	status := ask[api.StatusReply](t, nc, api.VerbStatus, `{"entity":"e"}`)
 	require.Len(t, status.Limits, 3)
-	require.Contains(t, status.Limits, api.LimitStatus{Entity: "e", Resource: overrideName(two), Name: "rpm", Capacity: 2})
+	require.Contains(t, status.Limits, api.LimitStatus{Entity: "e", Resource: keys.ResourceText(overrideName(two)), Name: "rpm", Capacity: 2})
 }
 
 // Nothing has to be stored for limits that a request brings, and a lease is
